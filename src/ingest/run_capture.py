@@ -103,8 +103,8 @@ def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
 
 
 class Destination(Protocol):
-    """Where a capture writes: Kafka or a gateway. `open` connects once per session, and raises Retriable if that
-    fails."""
+    """The place to which a capture writes: Kafka or a gateway. `open` connects once per session; it may raise
+    Retriable."""
 
     def open(self) -> tuple[OpenLog, ClosableSignals]: ...
 

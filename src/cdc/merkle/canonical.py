@@ -57,7 +57,7 @@ _DIGITS = re.compile(r"^(?:datetime|timestamp|time)\((\d)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How the values of one column are written into a row's text. `digits` is the number of fractional digits, if
+    """Text form of the values of one column within a row's text. `digits` is the number of fractional digits, if
     any."""
 
     name: str

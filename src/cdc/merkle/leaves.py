@@ -35,7 +35,7 @@ _SIGNED = {"int8", "int16", "int32", "int64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """How keys of one table map to leaves: by ranges of the first key column `column`, or by the key's hash."""
+    """Mapping of a table's keys to leaves: by ranges of the first key column `column`, or by the key's hash."""
 
     kind: GridKind
     column: str

@@ -59,8 +59,8 @@ class DatabaseState:
 class SchemaChange:
     """A schema change and the states of the tables and databases after it.
 
-    `ddl` is the statement, or empty if metadata of the log or of the server told the columns. `position` is the one
-    after the change: rows from its sequence number on have the new columns.
+    `ddl` is the statement, or empty if the columns come from metadata of the log or of the server. `position` is the
+    one after the change: rows from its sequence number on have the new columns.
     """
 
     position: Position

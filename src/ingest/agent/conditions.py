@@ -1,7 +1,8 @@
-"""Check SQL conditions from a gateway before the database runs them. Only comparisons of columns with constants pass.
+"""Check an SQL condition that a gateway sends, before the database runs it. Only comparisons of columns with constants
+pass.
 
-The query text is generated from the parsed tree, never copied from the input. So it cannot contain an executable
-comment, a function, another table, or a column whose values must not leave.
+The returned text is generated from the parsed tree, never copied from the input. So it cannot contain an executable
+comment, a function, another table, or a column whose values must not leave the host.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _LONGEST = 10_000  # characters
 
 
 def condition(text: str, may_compare: Callable[[str], bool]) -> str:
-    """Return a WHERE condition that is safe to run.
+    """Return a WHERE condition that is safe to run, equivalent to `text`.
 
-    `may_compare` says which columns a condition may name. Raises UsageError for anything else.
+    `may_compare(column)` returns whether a condition may use a column. Raises UsageError for a text with anything else.
     """
     if len(text) > _LONGEST:
         raise UsageError(f"the condition has {len(text)} characters", f"use at most {_LONGEST}")

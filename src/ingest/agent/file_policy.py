@@ -11,9 +11,9 @@ from ingest.agent.policy_reader import read_policy
 
 
 def load_policy(file: str) -> Policy:
-    """Read the policy in `file`. Raises TopologyError or UsageError (exit 2).
+    """Read the policy in `file`. Raises TopologyError or UsageError (exit 2) if it is missing or wrong.
 
-    `${file:path}` is relative to the policy's folder. The last newline of that file is not part of the value.
+    The path in `${file:path}` is relative to the policy's folder. The last newline of such a file is dropped.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Run the capture sessions that a gateway assigns to this agent, within the policy of its host.
+"""Run the capture sessions that a gateway assigns to this agent, within the policy of the host.
 
-Each source has a thread. The thread captures until the gateway withdraws the source, or assigns it with another lease
-or configuration. If the policy refuses a configuration, the previous one keeps running and the gateway receives the
+Each source has a thread, which captures until the gateway withdraws the source, or assigns it with another lease or
+configuration. If the policy refuses a new configuration, the previous one continues and the gateway receives the
 reason.
 """
 
@@ -53,7 +53,8 @@ log = structlog.get_logger()
 
 
 class Streams(Protocol):
-    """The stream to a gateway. It is dialled again after it ended. Raises Retriable if no gateway is reachable."""
+    """The agent's connection to its gateways. `stream` dials again after a stream ended, and raises Retriable if that
+    fails."""
 
     def stream(self) -> GrpcStream: ...
 
@@ -62,7 +63,10 @@ class Streams(Protocol):
 
 @dataclass(slots=True)
 class TaskReport:
-    """Status of a source as the gateway sees it: progress of the session, or why a version was refused."""
+    """Status of one source for the gateway. `send` sends it.
+
+    `session` is the progress of the capture session with a reason. `refused` is why the policy refuses a newer version.
+    """
 
     report: Report
     send: Callable[[Report], None]
@@ -71,7 +75,7 @@ class TaskReport:
     sent_at: float = 0.0  # monotonic clock
 
     def now(self, progress: Progress, reason: str = "") -> None:
-        """Set the progress of the session, and send it if it changed."""
+        """Set the progress of the capture session, and send it if it changed."""
         self.session = progress, reason
         self._send_report()
 
@@ -81,12 +85,12 @@ class TaskReport:
         self._send_report()
 
     def accept(self, version: int) -> None:
-        """Report that a newer version equals what runs already."""
+        """Report that the running configuration is also that of a newer version."""
         self.report.version, self.refused = version, ""
         self._send_report(again=True)
 
     def at(self, position: Mapping[str, Any], *, every: float) -> None:
-        """Set the position, and send it if the last report is at least `every` seconds old."""
+        """Set the source's position, and send it if the last report is at least `every` seconds old."""
         self.report.position = orjson.dumps(position)
         if time.monotonic() - self.sent_at >= every:
             self._send_report(again=True)
@@ -101,9 +105,10 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One source to capture until `stopped`.
+    """One source to capture until `stopped` is set.
 
-    `channels` opens session channels under its lease. `restrictions` says how the policy narrows the configuration.
+    `local` is its server. `channels` returns session channels under the source's lease. `restrictions` is a text that
+    says how the policy narrows the configuration.
     """
 
     topology: str
@@ -116,28 +121,28 @@ class Task:
     reported: TaskReport
 
 
-Capture = Callable[[Task], None]  # returns when stopped; raises errors that end a session for good
+Capture = Callable[[Task], None]  # runs sessions until stopped; raises errors after which no retry helps
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedChannels:
-    """A stream whose session channels carry the epoch of a lease; implements `gateway_log.SessionChannels`."""
+    """A stream whose session channels use the epoch of one lease; implements `gateway_log.SessionChannels`."""
 
     stream: GrpcStream
     epoch: int
 
     def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
-        """See `gateway_log.SessionChannels`."""
+        """Implements `SessionChannels.channel`."""
         return self.stream.channel(source, unasked, self.epoch)
 
     def leave(self, channel: SessionChannel) -> None:
-        """See `gateway_log.SessionChannels`."""
+        """Implements `SessionChannels.leave`."""
         self.stream.leave(channel)
 
 
 @dataclass(slots=True)
 class _SourceTask:
-    """A source that is assigned to the agent, and the thread that captures it."""
+    """A source that is assigned to the agent, with the thread that captures it. `runs` is what the thread captures."""
 
     epoch: int
     version: int
@@ -148,9 +153,9 @@ class _SourceTask:
 
 
 class FleetAgent:
-    """The agent of one process.
+    """Runs the sources that the gateway assigns to this agent.
 
-    `catalog_seen` reads the databases of a connection. `capture` runs the sessions of one source.
+    `catalog_seen` reads the tables of a connection. `capture` runs the sessions of one source until it is stopped.
     """
 
     def __init__(
@@ -170,7 +175,7 @@ class FleetAgent:
         self._lock = threading.Lock()
 
     def attend(self, streams: Streams, stopped: threading.Event) -> None:
-        """Keep a stream open and report the catalog until `stopped`, then end all sessions.
+        """Keep a stream to a gateway open and report the catalog until `stopped`; then end all sessions.
 
         Raises UsageError if the credentials cannot be read.
         """
@@ -196,7 +201,7 @@ class FleetAgent:
     def opened(self, stream: GrpcStream) -> None:
         """Announce the agent and its running sources on a new stream.
 
-        A lease from before may have ended. Its session continues until the gateway withdraws it.
+        A lease may have ended before. Its session continues until the gateway withdraws the source.
         """
         self._stream = stream
         places = [
@@ -217,7 +222,8 @@ class FleetAgent:
                 assign = request.assign
                 try:
                     self._assigned(assign)
-                except Exception as error:  # reported: otherwise it would end this stream and every later one
+                # report it to the gateway: as an exception it would end this stream and every later one
+                except Exception as error:
                     log.exception("cannot handle the assignment", source=assign.source, version=assign.version)
                     reason = f"internal error {type(error).__name__}: see the agent's log"
                     self._report(
@@ -234,7 +240,7 @@ class FleetAgent:
 
     @property
     def reports(self) -> dict[str, Report]:
-        """The last report of each source."""
+        """Return the last report of each source."""
         return {source: source_task.reported.report for source, source_task in list(self._source_tasks.items())}
 
     def _assigned(self, assign: Assign) -> None:
@@ -275,7 +281,8 @@ class FleetAgent:
         self._start(assign, spec, source_task, before)
 
     def narrowed(self, spec: SourceSpec, topology: str, name: str) -> NarrowedSource:
-        """Narrow a configuration by the policy. Raises UsageError if it names data that must not leave."""
+        """Return a configuration as the policy restricts it. Raises UsageError if it names data that must not leave the
+        host."""
         return narrowed(self._policy, spec, source_of(spec, topology, name), condition)
 
     def _start(self, assign: Assign, spec: SourceSpec, source_task: _SourceTask, before: _SourceTask | None) -> None:
@@ -297,16 +304,16 @@ class FleetAgent:
 
     def _run(self, task: Task, before: threading.Thread | None) -> None:
         if before is not None:
-            before.join()  # one session of a source at a time
+            before.join()  # a source must not have two sessions at a time
         while not task.stopped.is_set():
             try:
                 self._capture(task)
             except TailorbirdError as error:
                 log.error("failed", source=task.source.name, why=str(error))
                 task.reported.now(FAILED, str(error))
-            except Exception as error:  # reported and tried again: otherwise the source would stay uncaptured
+            except Exception as error:  # report it and try again, so that the source does not remain without a session
                 log.exception("failed: internal error", source=task.source.name)
-                # the message may contain values that the policy does not let leave
+                # log the message only here, because it may contain values that must not leave the host
                 task.reported.now(FAILED, f"internal error {type(error).__name__}: see the agent's log")
             task.stopped.wait(AGAIN)
 
@@ -332,7 +339,7 @@ class FleetAgent:
 
     def _send_report(self, request: StreamRequest) -> None:
         if self._stream is not None:
-            with suppress(Retriable):  # the next stream begins with the reports of all sources
+            with suppress(Retriable):  # no need to retry: the next stream begins with the reports of all sources
                 self._stream.report(request)
 
     def _map(self, stream: GrpcStream) -> None:
@@ -340,7 +347,7 @@ class FleetAgent:
             return
         now = time.monotonic()
         self._map_due = now + _MAP_EVERY
-        if now - self._map_whole > _MAP_WHOLE:  # Kafka may have been unavailable when it was last sent
+        if now - self._map_whole > _MAP_WHOLE:  # send all of it again: Kafka may have been unavailable the last time
             self._map_whole = now
             self._mapped.clear()
         for local in self._policy.connections.values():
@@ -349,7 +356,7 @@ class FleetAgent:
                     self._report_map(stream, local.alias, seen)
             except TailorbirdError as error:
                 log.warning("cannot read the catalog", connection=local.alias, why=str(error))
-            except Exception:  # logged: capture continues, and the next turn tries again
+            except Exception:  # log it only: capture continues, and the next turn tries again
                 log.exception("cannot read the catalog", connection=local.alias)
 
     def _report_map(self, stream: GrpcStream, alias: str, seen: DatabaseSeen) -> None:

@@ -1,4 +1,4 @@
-"""Read the databases, tables and columns of a server that the policy lets leave."""
+"""Read the databases, tables and columns of a MySQL or MariaDB server that the policy allows to leave the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ WHERE TABLE_SCHEMA = %s ORDER BY TABLE_NAME, ORDINAL_POSITION"""
 
 
 def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
-    """Yield each database of a connection: estimated row counts, and the columns that may leave.
+    """Yield each database of a connection: its tables with estimated row counts, and the columns that may leave the
+    host.
 
     Raises Retriable if the server is unavailable, UsageError if it refuses the login.
     """
@@ -46,7 +47,7 @@ def _tables(
 
 
 def source_to_query(local: LocalConnection) -> Source:
-    """Return a connection as a source that captures nothing."""
+    """Return a connection as a Source without tables, for queries only."""
     return Source(
         name=local.alias, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, database=next(iter(local.databases)), tables=(), server_id=0, snapshot_mode="never",

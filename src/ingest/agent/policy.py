@@ -1,8 +1,8 @@
-"""The policy of an agent: the data that may leave its host, and how it narrows a gateway's configuration.
+"""Policy of an agent: which data may leave its host, and how it restricts a configuration from a gateway.
 
-The policy takes precedence over the configuration. A configuration can name what is allowed, and exclude more. If it
-names anything else, it is refused as a whole, with the reason. Excluded columns and masks of the policy are added to
-those of the configuration. Only the policy contains server addresses and credentials.
+The policy takes precedence. A configuration may name what the policy allows, and exclude more. If it names anything
+else, it is refused as a whole, with the reason. Excluded columns and masks of the policy are added to those of the
+configuration. Only the policy contains server addresses and credentials.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ POLICY = "the owner of the host allows it in the agent's policy file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePolicy:
-    """Policy of one table: the columns that may leave (None: all that are not `ignored`), and masks by column."""
+    """Policy of one table: the columns that may leave the host (None: all but `ignored`), and masks by column."""
 
     columns: tuple[str, ...] | None = None
     ignored: tuple[str, ...] = ()
@@ -30,23 +30,23 @@ class TablePolicy:
 
     @property
     def hides(self) -> bool:
-        """True if any column is excluded or masked."""
+        """Return whether any column is excluded or masked."""
         return self.columns is not None or bool(self.ignored or self.masks)
 
     def shows(self, column: str) -> bool:
-        """True if a column may leave, masked or not. Column names are case-insensitive."""
+        """Return whether a column may leave the host, masked or not. Column names are case-insensitive."""
         low = column.lower()
         if self.columns is not None and low not in {name.lower() for name in self.columns}:
             return False
         return low not in {name.lower() for name in self.ignored}
 
     def may_compare(self, column: str) -> bool:
-        """True if a column may leave unmasked, so that conditions may use it."""
+        """Return whether a column may leave the host unmasked, so that conditions may use it."""
         return self.shows(column) and column.lower() not in self.low_masks
 
     @property
     def low_masks(self) -> frozenset[str]:
-        """The masked columns, in lower case."""
+        """Return the names of the masked columns in lower case."""
         return frozenset(name.lower() for name in self.masks)
 
 
@@ -55,9 +55,10 @@ WHOLE_TABLE = TablePolicy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalConnection:
-    """A server and its alias. `databases` contains the tables of each database that may leave (None: all of them).
+    """A database server and its alias. `databases` maps each database to its tables that may leave the host (None:
+    all).
 
-    `password` never appears in messages or logs (`repr` leaves it out).
+    `repr` omits `password`, so that it appears in no message or log.
     """
 
     alias: str
@@ -70,7 +71,7 @@ class LocalConnection:
     databases: Mapping[str, Mapping[str, TablePolicy] | None]
 
     def table(self, database: str, table: str) -> TablePolicy | None:
-        """Return the policy of a table, or None if it must not leave. Names are compared exactly."""
+        """Return the policy of a table; None if the table must not leave the host. Names are case-sensitive."""
         if database not in self.databases:
             return None
         tables = self.databases[database]
@@ -79,9 +80,10 @@ class LocalConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The policy of an agent.
+    """Policy of one agent.
 
-    `dumps`: tables may be read, otherwise only their changes are captured. `locks`: a snapshot may lock tables.
+    `dumps`: tables may be read by SELECT; otherwise only changes are captured. `locks`: a snapshot may lock tables.
+    `labels` are the agent's labels, by which sources may choose it.
     """
 
     connections: Mapping[str, LocalConnection]
@@ -92,7 +94,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedSource:
-    """The effective source, and sentences that say how the policy restricts the configuration."""
+    """A source as the policy restricts it, and sentences for people about each restriction."""
 
     source: Source
     restrictions: tuple[str, ...]
@@ -101,9 +103,9 @@ class NarrowedSource:
 def narrowed(
     policy: Policy, spec: SourceSpec, source: Source, condition: Callable[[str, Callable[[str], bool]], str]
 ) -> NarrowedSource:
-    """Narrow a configuration by the policy. Raises UsageError if it names data that must not leave.
+    """Return the source of a configuration as the policy restricts it. Raises UsageError if it names forbidden data.
 
-    `condition` returns a SQL condition that is safe to run. It raises UsageError for columns that must not be used.
+    `condition(text, may_compare)` returns an SQL condition that is safe to run, as `ingest.agent.conditions` does.
     """
     local = policy.connections.get(spec.connection)
     if local is None:
@@ -147,7 +149,7 @@ def _rule(
     if not allowed.hides:
         return made
     ignored = tuple(dict.fromkeys((*rule.ignored_columns, *allowed.ignored)))
-    # the policy's mask wins; a mask of the configuration for `Mail` is one for `mail`
+    # the policy's mask wins; names match in any case, so a mask for `Mail` is one for `mail`
     masks = {
         **{name: mask for name, mask in rule.masks.items() if name.lower() not in allowed.low_masks},
         **allowed.masks,
@@ -171,14 +173,14 @@ def _allowed(local: LocalConnection, table: TableId) -> TablePolicy:
 def refused_signal(
     policy: Policy, local: LocalConnection, source: Source, kind: str, tables: tuple[TableId, ...]
 ) -> str:
-    """Return why the policy refuses a signal; empty if it allows the signal."""
+    """Return why the policy refuses a signal of type `kind` about these tables; empty if it allows the signal."""
     if kind in ("execute-snapshot", "mend-rows") and not policy.dumps:
         return "tables may not be dumped"
     for table in tables:
         allowed = local.table(table.database, table.table)
         if allowed is None:
             return f"table {table.database}.{table.table} may not leave"
-        # a schema set by hand could give a masked column the name of another one
+        # an operator's schema could exchange the names of two columns, and so unmask one
         if kind == "schema-set" and (allowed.hides or source.rules.get(table, TableRule()).masks):
             return f"{table.database}.{table.table} hides columns, so its schema must come from the server"
     return ""

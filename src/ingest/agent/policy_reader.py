@@ -13,13 +13,14 @@ from ingest.fleet.desired import ALIAS
 from ingest.fleet.message_checks import PLACES
 
 _NULL = "tag:yaml.org,2002:null"
-_REPORTED, _AROUND = 768 * 1024, 10  # bytes: all database names in a message of 1 MiB, and overhead of each
+_REPORTED, _AROUND = 768 * 1024, 10  # bytes: an agent sends all database names in one message of at most 1 MiB
 
 
 def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Callable[[str], str]) -> Policy:
-    """Parse the policy in `text`. Raises TopologyError (exit 2) for the first mistake.
+    """Parse a policy file's text. Raises TopologyError (exit 2) for the first mistake.
 
-    `environ` supplies `${NAME}`. `content` returns the content of `${file:path}`, or raises OSError.
+    `file` is used in messages. `environ` supplies `${NAME}`. `content(path)` returns the text for `${file:path}`, or
+    raises OSError.
     """
     reader = YamlFile(file, environ, content)
     try:
@@ -109,7 +110,7 @@ def _columns(value: Value) -> tuple[str, ...]:
 
 
 def _each_once(value: Value, names: Iterable[str]) -> None:
-    """Refuse a column that is named twice. MySQL's column names are case-insensitive."""
+    """Fail if a column is named twice, in any case: MySQL's column names are case-insensitive."""
     seen = set[str]()
     for name in names:
         if name.lower() in seen:

@@ -43,8 +43,8 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
     """Capture what one of `gateways` (host:port) assigns, until SIGTERM or SIGINT.
 
     The folder `identity` contains the certificate or token of the agent. Raises UsageError or TopologyError if the
-    policy or the certificate cannot be read. An unavailable gateway is dialled again. Each source's changes are exactly
-    once in Kafka, whenever and however the process ends.
+    policy or the credentials cannot be read. An unavailable gateway is dialled again. Delivery to Kafka is exactly
+    once, whenever and however the process ends.
     """
     if not gateways:
         raise UsageError("no gateway to dial", "pass --gateway HOST:PORT, once per gateway")
@@ -69,7 +69,7 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
 
 
 def captured(task: Task) -> None:
-    """Capture a source until the task is stopped. Raises errors that end a session for good."""
+    """Capture a source until its task is stopped. Raises errors after which no retry helps."""
     destination = PolicyDestination(ThroughGateway(task.channels, task.source.name), task)
     capture(
         _topology(task.topology), task.source, log=destination, stopped=task.stopped.is_set, wait=task.stopped.wait,
@@ -79,31 +79,31 @@ def captured(task: Task) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PolicyDestination:
-    """A destination that drops signals which the policy refuses."""
+    """A destination whose signals are filtered by the host's policy."""
 
     through: Destination
     task: Task
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
-        """See `run_capture.Destination`."""
+        """Implements `Destination.open`."""
         opened, signals = self.through.open()
         return opened, PolicySignals(signals, self.task)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySignals:
-    """Signals that the policy of the host allows. Refused signals are logged and reported to the gateway."""
+    """Signals that the policy of the host allows. Others are logged and reported to the gateway."""
 
     signals: ClosableSignals
     task: Task
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """See `signals.Signals`."""
+        """Implements `Signals.read`."""
         found, following = self.signals.read(start)
         return [one for one in found if self._is_allowed(one)], following
 
     def close(self) -> None:
-        """Forget the connection."""
+        """Close the connection."""
         self.signals.close()
 
     def _is_allowed(self, one: Signal) -> bool:
@@ -125,19 +125,19 @@ class PolicySignals:
 
 
 def _meant(task: Task, name: str) -> list[TableId]:
-    """The captured tables that `database.table` can mean; names may contain dots."""
+    """Return the captured tables that `database.table` may mean; names may contain dots."""
     found = (TableId(source=task.source.name, database=d, table=t) for d, t in meanings(name, "") if d)
     return [table for table in found if task.source.captures(table)]
 
 
 class TaskReports(Reports):
-    """Reports of a session that are also sent to the gateway."""
+    """Reports of a session to metrics and logs, which it also sends to the gateway."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
         self._position: dict[str, object] = {}
         self._reading: dict[str, int] = {}  # rows read so far, of tables whose snapshot runs
-        self._read: dict[str, int] = {}  # rows of tables whose snapshot this session has finished
+        self._read: dict[str, int] = {}  # number of rows of tables whose snapshot ended in this session
         self._lag_ms = 0
         super().__init__(task.topology, task.source, structlog.get_logger().bind(source=task.source.name))
 
@@ -162,9 +162,10 @@ class TaskReports(Reports):
         self._report(0.0 if done else _READING_EVERY)
 
     def lag(self, seconds: float) -> None:
-        """Keep the lag for the next report."""
+        """Store the lag for the next report."""
         super().lag(seconds)
-        self._lag_ms = int(seconds * 1000) if seconds < _EVER else 0  # since 1970: nothing has been committed yet
+        # before the first commit, the lag counts from 1970
+        self._lag_ms = int(seconds * 1000) if seconds < _EVER else 0
 
     def waiting(self, why: str, seconds: float) -> None:
         """Report that a server or the gateway is unavailable."""
@@ -184,7 +185,7 @@ class TaskReports(Reports):
 
 
 def _judgement(agent: FleetAgent) -> tuple[HealthVerdict, dict[str, object]]:
-    """Healthy while every assigned source is captured."""
+    """Return the agent's health: it is healthy while every assigned source is captured."""
     reports = agent.reports
     for source, one in reports.items():
         if one.progress == FAILED:
@@ -195,7 +196,7 @@ def _judgement(agent: FleetAgent) -> tuple[HealthVerdict, dict[str, object]]:
 
 
 def _topology(name: str) -> Topology:
-    """A topology with only what a session needs."""
+    """Return a topology with only those settings that a session needs."""
     return Topology(
         name=name, file="", sources={}, log=read_log(None), hbase=read_hbase(None), solr=read_solr(None), tables={},
         indexes={}, dashboards={},

@@ -17,11 +17,11 @@ class NoChunks:
         self._done: list[Chunk] = []
 
     def request(self, request: ChunkRequest) -> None:
-        """See `snapshots.ChunkReader`."""
+        """Implements `ChunkReader.request`."""
         self._done.append(Chunk(request=request, images=[], after=None, last=None, high=request.position))
 
     def ready(self) -> list[Chunk]:
-        """See `snapshots.ChunkReader`."""
+        """Implements `ChunkReader.ready`."""
         found, self._done = self._done, []
         return found
 

@@ -59,5 +59,5 @@ class ChangeTables(Protocol):
 
 
 def ahead(starts: Offsets, ends: Offsets) -> bool:
-    """True if changes are left to read."""
+    """Return whether changes are left to read."""
     return any(end > starts.get(partition, 0) for partition, end in ends.items())

@@ -55,7 +55,7 @@ class KafkaChanges:
         return self._released.follow(seconds)
 
     def tables(self) -> tuple[TableId, ...]:
-        """See `ChangeTables`."""
+        """Implements `ChangeTables.tables`."""
         ends = self._released.ends
         return tuple(
             table
@@ -64,18 +64,18 @@ class KafkaChanges:
         )
 
     def begins(self, table: TableId) -> Offsets:
-        """See `ChangeTables`."""
+        """Implements `ChangeTables.begins`."""
         topic = change_topic(self._topology.name, table)
         with self._translated(), self._consumer() as consumer:
             parts = [TopicPartition(topic, number) for number in self.released(table)]
             return {p.partition: int(consumer.get_watermark_offsets(p, timeout=TIMEOUT)[0]) for p in parts}
 
     def released(self, table: TableId) -> Offsets:
-        """See `ChangeTables`."""
+        """Implements `ChangeTables.released`."""
         return self._released.ends.get(change_topic(self._topology.name, table), {})
 
     def read(self, table: TableId, starts: Offsets, ends: Offsets) -> ChangeBatch:
-        """See `ChangeTables`."""
+        """Implements `ChangeTables.read`."""
         topic = change_topic(self._topology.name, table)
         with self._translated(), self._consumer() as consumer:
             found = _read(consumer, topic, starts, ends)
@@ -87,7 +87,7 @@ class KafkaChanges:
             raise Fatal(f"topic {topic}: {error.message}", error.hint) from error
 
     def before(self, table: TableId, reached: Callable[[Position], bool]) -> Offsets | None:
-        """See `ChangeTables`. It makes some dozens of short reads of `…positions`."""
+        """Implements `ChangeTables.before`. It makes some dozens of short reads of `…positions`."""
         topic = change_topic(self._topology.name, table)
         partition = source_topics(self._topology, self._topology.sources[table.source]).positions_partition
         with self._translated(), self._consumer() as consumer:
@@ -99,13 +99,13 @@ class KafkaChanges:
         return None if found is None else {p: found.ends.get(topic, {}).get(p, 0) for p in self.released(table)}
 
     def newest(self, table: TableId, ends: Offsets) -> ChangeBatch:
-        """See `ChangeTables`."""
+        """Implements `ChangeTables.newest`."""
         begins = self.begins(table)
         starts = {p: max(begins[p], end - _NEWEST) for p, end in ends.items()}
         return self.read(table, starts, ends)
 
     def schemas(self, table: TableId) -> SchemaVersions:
-        """See `ChangeTables`."""
+        """Implements `ChangeTables.schemas`."""
         return self._schemas.of(table)
 
     def close(self) -> None:

@@ -21,14 +21,14 @@ class PositionRecords:
         self._topic, self._partition = positions_topic(topology), partition
 
     def bounds(self) -> tuple[int, int]:
-        """See `PositionMarks`."""
+        """Implements `PositionMarks.bounds`."""
         low, high = self._consumer.get_watermark_offsets(
             TopicPartition(self._topic, self._partition), timeout=TIMEOUT
         )  # fmt: skip
         return int(low), int(high)
 
     def first(self, offset: int) -> PositionMark | None:
-        """See `PositionMarks`."""
+        """Implements `PositionMarks.first`."""
         _, high = self.bounds()
         if offset >= high:
             return None

@@ -1,1 +1,1 @@
-"""Compute how statements in a source's log change its tables' columns. DDL is parsed, never executed."""
+"""Parse DDL of MySQL and MariaDB and compute how each statement changes the columns of tables. Nothing is executed."""

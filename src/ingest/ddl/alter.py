@@ -1,4 +1,4 @@
-"""Read all actions of an ALTER TABLE statement; `alteration` applies them together, as servers do."""
+"""Parse all actions of an ALTER TABLE statement. `alteration` then applies them together, as servers do."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PARTITIONS = frozenset(
 
 
 def read_alter(cursor: Cursor, database: str, charset: str | None) -> Alteration:
-    """Read what follows `ALTER TABLE name`; `charset` is the default of the table's database.
+    """Parse what follows `ALTER TABLE name`. `charset` is the default character set of the table's database.
 
-    Raises DdlNotUnderstood for an unknown action: it might change columns.
+    Raises DdlNotUnderstood for an unknown action, which might change columns.
     """
     found = Alteration()
     _wait(cursor)
@@ -106,7 +106,7 @@ def _action(cursor: Cursor, found: Alteration, database: str, charset: str | Non
 
 
 def _plain(cursor: Cursor) -> bool:
-    """Accept an action that touches neither columns nor keys."""
+    """Consume an action that changes neither columns nor keys. Returns False if none is next."""
     if cursor.accept("ALGORITHM") or cursor.accept("LOCK"):
         cursor.accept("=")
         cursor.name()
@@ -121,7 +121,7 @@ def _plain(cursor: Cursor) -> bool:
 
 
 def _order(cursor: Cursor) -> None:
-    """Read ORDER BY. It is the last action: every comma after it continues its list."""
+    """Parse ORDER BY, which is the last action: every comma after it continues its list."""
     while True:
         cursor.column()
         if not cursor.accept("ASC"):

@@ -1,8 +1,8 @@
-"""Collect the actions of one ALTER TABLE, and apply them together to a table.
+"""Collect the actions of one ALTER TABLE, and apply them together to a table's definition.
 
-Old names always refer to the table before the statement, so columns may swap names. Places (`AFTER x`) refer to the new
-names, in the statement's order. Source: `mysql_prepare_alter_table` of both servers, and their results in the tests'
-cases.
+Column names in actions refer to the table before the statement, so columns may swap names. `AFTER x` refers to new
+names, in the order of the statement. Source: `mysql_prepare_alter_table` of both servers, and the servers' results in
+the tests.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from ingest.ddl.dialect import Dialect
 from ingest.ddl.elements import named
 from ingest.ddl.errors import DdlNotUnderstood
 
-Place = str | None  # "" is FIRST, a name is AFTER it, None is unchanged, or last
+Place = str | None  # "": FIRST; a name: AFTER that column; None: where it was, or last
 
 
 @dataclass(slots=True, kw_only=True)
 class _Step:
-    """A column's new definition. `old` is its previous name in lower case, or None for an added column."""
+    """New definition of one column. `old` is its previous name in lower case; None for an added column.
+
+    `place` is FIRST or AFTER. `lenient`: the action has IF [NOT] EXISTS.
+    """
 
     old: str | None
     column: ColumnWords
@@ -32,7 +35,7 @@ class _Step:
 
 @dataclass(slots=True, kw_only=True)
 class Alteration:
-    """Actions read so far. Names that only serve to find a column or key are in lower case."""
+    """Actions of one ALTER TABLE, collected while parsing. Names for look-ups only are in lower case."""
 
     steps: list[_Step] = field(default_factory=list)
     drops: dict[str, bool] = field(default_factory=dict)
@@ -51,29 +54,30 @@ class Alteration:
     required: set[str] = field(default_factory=set)
 
     def add(self, column: ColumnWords, place: Place, *, if_not_exists: bool) -> None:
-        """ADD COLUMN."""
+        """Add the action ADD COLUMN."""
         self.steps.append(_Step(old=None, column=column, place=place, lenient=if_not_exists))
         self.keys.extend(column.keys)
 
     def change(self, old: str, column: ColumnWords, place: Place, *, if_exists: bool) -> None:
-        """MODIFY COLUMN and CHANGE COLUMN."""
+        """Add the action MODIFY COLUMN or CHANGE COLUMN."""
         self.steps.append(_Step(old=old.lower(), column=column, place=place, lenient=if_exists))
         self.keys.extend(column.keys)
 
     def drop(self, name: str, *, if_exists: bool) -> None:
-        """DROP COLUMN."""
+        """Add the action DROP COLUMN."""
         self.drops[name.lower()] = if_exists
 
     def rename_column(self, old: str, new: str, *, if_exists: bool) -> None:
-        """RENAME COLUMN."""
+        """Add the action RENAME COLUMN."""
         self.renames[old.lower()] = (new, if_exists)
 
     def redefine(self, name: str, default: str, *, if_exists: bool) -> None:
-        """ALTER COLUMN … SET or DROP DEFAULT."""
+        """Add the action ALTER COLUMN … SET DEFAULT or DROP DEFAULT."""
         self.defaults[name.lower()] = (default, if_exists)
 
     def applied(self, table: TableDefinition, dialect: Dialect) -> TableDefinition:
-        """Return the table afterwards. Raises DdlNotUnderstood if the statement does not fit the known table."""
+        """Return the table's definition after the statement. Raises DdlNotUnderstood if the statement does not fit the
+        table."""
         if self.converts and self.convert_to is None:
             raise DdlNotUnderstood("the database's default character set is not known")
         charset = self.charset or table.charset
@@ -114,7 +118,7 @@ class Alteration:
         )  # fmt: skip
 
     def origins(self, table: TableDefinition) -> dict[str, str]:
-        """Map each column's name now to its name before, both in lower case. Added columns are absent."""
+        """Map the new name of each existing column to its old name, both in lower case. Added columns are absent."""
         steps = self._fitting({column.name.lower() for column in table.columns})
         changes = {step.old: step.column.name.lower() for step in steps if step.old is not None}
         found: dict[str, str] = {}
@@ -126,7 +130,8 @@ class Alteration:
         return found
 
     def _fitting(self, existing: set[str]) -> list[_Step]:
-        """Return the steps that apply, given IF [NOT] EXISTS. Raises DdlNotUnderstood for unknown names."""
+        """Return the steps to apply, without those that IF [NOT] EXISTS skips. Raises DdlNotUnderstood for unknown
+        names."""
         wanted = {
             **self.drops,
             **{name: lenient for name, (_, lenient) in self.renames.items()},
@@ -193,7 +198,8 @@ class Alteration:
 
 
 def moved(old: ColumnDefinition, new: ColumnDefinition) -> ColumnDefinition:
-    """Convert a column's new definition so that rows older than the column keep their value, in the new type."""
+    """Return `new` with the value that the column has in rows older than it: that of `old`, converted to the new
+    type."""
     if not old.initial_known:
         return replace(new, initial=None, initial_known=False)
     initial, known = converted_initial(old.initial, old.column_type, new.column_type, nullable=new.nullable)

@@ -1,4 +1,4 @@
-"""Definitions of a server's tables at one position of its log: the state that statements are applied to."""
+"""Definitions of a server's databases and tables at one position of its log. Statements are applied to a `Catalog`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDefinition:
-    """A column. `column_type`, `charset` and `collation` are as information_schema prints them.
+    """Definition of a column. `column_type`, `charset` and `collation` are as information_schema prints them.
 
-    `default` and `rest` (generation, on update, …) are text of the statement, only for comparison. `initial` is the
-    value in rows older than the column, if `initial_known`.
+    `default` and `rest` (generation expression, ON UPDATE, …) are parts of the statement, used only to compare
+    definitions. `initial` is the column's value in rows that were written before it was added, if `initial_known`.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ColumnDefinition:
 
     @property
     def column(self) -> Column:
-        """Return the column in the form that all stages share."""
+        """Return the column as `cdc.model.schema.Column`, the form that all stages use."""
         return Column(
             name=self.name,
             column_type=self.column_type,
@@ -49,7 +49,7 @@ class ColumnDefinition:
 
 
 def definition_of(column: Column) -> ColumnDefinition:
-    """Return the definition of a column in the shared form; inverse of `ColumnDefinition.column`."""
+    """Return the definition of a `cdc.model.schema.Column`; inverse of `ColumnDefinition.column`."""
     return ColumnDefinition(
         name=column.name,
         column_type=column.column_type,
@@ -72,11 +72,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDefinition:
-    """A table's columns in order, its keys, and the character set and collation of new columns (None: not known).
+    """Columns of a table in order, its keys, and the default character set and collation (None: not known).
 
-    `identity` distinguishes it from an earlier table of the same name, if the server has such a number. `engine` is
-    empty if unknown. `sequence`: it is a sequence of MariaDB. `versioned`: the two period columns of a table whose row
-    history MariaDB keeps; the server hides those that `columns` lacks.
+    `identity` is a number, if the server has one, that a table created later under the same name does not share.
+    `engine` is empty if unknown. `sequence`: it is a sequence of MariaDB. `versioned` are the two period columns of a
+    table whose row history MariaDB keeps; those that are missing in `columns` are hidden columns.
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -99,7 +99,7 @@ class TableDefinition:
         return next((key.columns for key in self.keys if key.kind == "primary"), ())
 
     def shown(self) -> tuple[object, ...]:
-        """Return what information_schema.COLUMNS would show. Tables with equal results have not changed."""
+        """Return what information_schema.COLUMNS shows of the table. If the result is equal, no column has changed."""
         leading = {key.columns[0].lower(): key.kind for key in reversed(self.keys) if key.columns}
         primary = {name.lower() for name in self.primary_key}
         return tuple(
@@ -111,12 +111,12 @@ class TableDefinition:
         )
 
     def schema(self, table_id: TableId, version: int) -> TableSchema:
-        """Return the table in the form that all stages share."""
+        """Return the table as `TableSchema`, the form that all stages use, with this version number."""
         columns = tuple(definition.column for definition in self.columns)
         return TableSchema(table_id=table_id, version=version, columns=columns, primary_key=self.primary_key)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON value for `table_from_json`."""
+        """Return the definition as a JSON value; inverse of `table_from_json`."""
         return {
             "columns": [asdict(column) for column in self.columns],
             "keys": [{"name": key.name, "kind": key.kind, "columns": list(key.columns)} for key in self.keys],
@@ -144,7 +144,7 @@ def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
 
 
 def with_keys_applied(table: TableDefinition) -> TableDefinition:
-    """Return the table with key parts spelled like its columns, and with primary key columns NOT NULL.
+    """Return the table with column names in keys spelled as in its columns, and with NOT NULL primary key columns.
 
     Raises DdlNotUnderstood for a primary key with an unknown column.
     """
@@ -166,11 +166,11 @@ def _required(column: ColumnDefinition) -> ColumnDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """Databases with their default character sets and collations, tables, and reasons by table whose columns are
-    unknown.
+    """Databases and tables of a server, and which tables have unknown columns.
 
-    `default_charset` is the server's, for databases created without one. `temporary` holds (session, database, table)
-    of temporary tables, which hide a table of the same name from their session.
+    `databases` maps each database to its default character set, `collations` to its default collation. `unknown` maps
+    tables with unknown columns to the reason. `default_charset` is that of the server. `temporary` are (session,
+    database, table) of temporary tables; each hides the table of the same name from its session.
     """
 
     default_charset: str | None = None
@@ -181,19 +181,19 @@ class Catalog:
     temporary: frozenset[tuple[int, str, str]] = frozenset()
 
     def with_table(self, name: TableName, table: TableDefinition) -> Catalog:
-        """Return the catalog with that table under its name."""
+        """Return a copy with this table, whose columns are known."""
         return replace(self, tables={**self.tables, name: table}, unknown=_without(self.unknown, name))
 
     def without_table(self, name: TableName) -> Catalog:
-        """Return the catalog without that table, known or not."""
+        """Return a copy without this table."""
         return replace(self, tables=_without(self.tables, name), unknown=_without(self.unknown, name))
 
     def with_unknown(self, name: TableName, why: str) -> Catalog:
-        """Return the catalog with that table's columns unknown."""
+        """Return a copy in which the columns of this table are unknown, for a reason."""
         return replace(self, tables=_without(self.tables, name), unknown={name: why, **self.unknown})
 
     def with_database(self, database: str, charset: str | None, collation: str | None = None) -> Catalog:
-        """Return the catalog with that database's default character set and collation."""
+        """Return a copy with the default character set and collation of this database."""
         others = {name: known for name, known in self.collations.items() if name != database}
         return replace(
             self,
@@ -202,7 +202,7 @@ class Catalog:
         )
 
     def without_database(self, database: str) -> Catalog:
-        """Return the catalog without that database and all its tables."""
+        """Return a copy without this database and its tables."""
         return replace(
             self,
             databases={name: charset for name, charset in self.databases.items() if name != database},

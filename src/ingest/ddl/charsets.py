@@ -1,4 +1,4 @@
-"""Character sets: names, width of the widest character, and the set that a collation belongs to."""
+"""Character sets of MySQL and MariaDB: names, longest character in bytes, and the set that a collation belongs to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def charset_named(name: str, dialect: Dialect) -> str:
 
 
 def charset_of_collation(collation: str, dialect: Dialect) -> str | None:
-    """Return the character set that a collation implies; None for MariaDB's collations of several sets (uca1400_…)."""
+    """Return the character set of a collation; None for MariaDB's collations of several character sets (uca1400_…)."""
     low = collation.lower()
     if low.startswith("uca1400_") and dialect.maria:
         return None
@@ -42,18 +42,19 @@ _GENERAL = frozenset({"ascii", "cp1250", "cp1251", "greek", "hebrew", "koi8r", "
 
 
 def default_collation(charset: str, dialect: Dialect) -> str | None:
-    """Return the default collation of a character set in an unmodified server; None if it is uncertain."""
+    """Return the default collation of a character set on a server with default settings; None if that depends on
+    settings."""
     if charset == "latin1":
         return "latin1_swedish_ci"
     if charset == "utf8mb4" and not dialect.maria and dialect.version >= 80001:
         return "utf8mb4_0900_ai_ci"
     if dialect.maria and dialect.version >= 110500 and charset not in ("ascii", "cp1250", "cp1251", "koi8r", "latin2"):
-        return None  # character_set_collations decides
+        return None  # the server's variable character_set_collations decides
     return f"{charset}_general_ci" if charset in _GENERAL | {"utf8", "utf8mb3", "utf8mb4"} else None
 
 
 def bin_collation(charset: str) -> str:
-    """Return the collation of a character set that compares by code points."""
+    """Return the collation of a character set that compares texts by code points."""
     return f"{charset}_bin"
 
 

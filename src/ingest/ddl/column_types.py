@@ -1,4 +1,4 @@
-"""Parse column types in all their spellings, and print them as information_schema does."""
+"""Parse a column type in any spelling, and print it as information_schema does."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ BY_CODE = "_bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeWords:
-    """A type as written. `text` is the printed type, except for character types (`stem`, `length`, `members`).
+    """A column type as a statement spells it. `text` is the printed type of all but character types.
 
-    The printed type and character set of those depend on the table; `resolved` computes them. A member that was written
-    in hexadecimal or binary digits is bytes of that set.
+    A character type has `stem`, `length` and `members` instead: its printed type depends on the table's character set,
+    and `resolved` computes it. A member of ENUM or SET that is written in hexadecimal or binary digits is bytes.
     """
 
     text: str = ""
@@ -57,7 +57,7 @@ class TypeWords:
 
 
 def read_type(cursor: Cursor) -> TypeWords:
-    """Read a column's type with its numeric and character set options. Raises DdlNotUnderstood for an unknown type."""
+    """Parse a column type with its numeric and character set options. Raises DdlNotUnderstood for an unknown type."""
     word = cursor.take()
     name, dialect = word.upper, cursor.dialect
     if name in _INTEGERS:
@@ -109,7 +109,7 @@ def read_type(cursor: Cursor) -> TypeWords:
 
 
 def _characters(cursor: Cursor, name: str) -> TypeWords | None:
-    """Read a type that holds text or bytes; None for any other type."""
+    """Parse a type for texts or bytes; None for any other type."""
     national = name == "NATIONAL" or name in ("NCHAR", "NVARCHAR")
     if name == "NATIONAL":
         name = cursor.take().upper
@@ -150,7 +150,7 @@ def _characters(cursor: Cursor, name: str) -> TypeWords | None:
 
 
 def _text_length(cursor: Cursor) -> int | None:
-    """Read a text type's length. MySQL 8 treats 0 as a length, other servers as no length."""
+    """Parse the length of a text type. MySQL 8 treats 0 as a length, other servers as no length."""
     length = _length(cursor)
     return None if length == 0 and (cursor.dialect.maria or cursor.dialect.version < 80000) else length
 
@@ -205,7 +205,7 @@ def _length(cursor: Cursor) -> int | None:
 
 
 def _whole(cursor: Cursor) -> int:
-    """Read a number in a type's brackets. Of `19.5`, servers use the part before the point."""
+    """Parse a number in the brackets of a type. Of `19.5`, servers use the part before the point."""
     whole, point, digits = cursor.peek().text.partition(".")
     if cursor.peek().kind != "number" or not point or not whole.isdecimal() or not (whole + digits).isascii():
         return cursor.number()
@@ -214,7 +214,7 @@ def _whole(cursor: Cursor) -> int:
 
 
 def _pair(cursor: Cursor) -> tuple[int | None, int | None]:
-    """Read `(M)` or `(M,D)`."""
+    """Parse `(M)` or `(M,D)`."""
     if not cursor.accept("("):
         return None, None
     first, second = _whole(cursor), None
@@ -246,7 +246,7 @@ def _members(cursor: Cursor) -> tuple[str | bytes, ...]:
 
 
 def _member(cursor: Cursor) -> str | bytes:
-    """Read a member of ENUM or SET: a text, or its bytes as `0x61`, `x'61'`, `0b1100001` or `b'1100001'`."""
+    """Parse a member of ENUM or SET: a text, or its bytes as `0x61`, `x'61'`, `0b1100001` or `b'1100001'`."""
     word = cursor.peek()
     if word.upper in ("X", "B") and cursor.peek(1).kind == "string":
         cursor.take()
@@ -281,9 +281,10 @@ def _with_charset(cursor: Cursor, words: TypeWords) -> TypeWords:
 
 
 def read_charset(cursor: Cursor) -> tuple[str | None, str | None]:
-    """Read character set options of a column, in any order and number: (set, collation), each None if absent.
+    """Parse the character set options of a column, in any order, as (character set, collation); None for what is
+    absent.
 
-    The collation is `BY_CODE` for the attribute BINARY: the set's own collation that compares by code points.
+    The attribute BINARY gives the collation `BY_CODE`, which stands for the one that compares texts by code points.
     """
     charset: str | None = None
     collation: str | None = None
@@ -306,7 +307,8 @@ def read_charset(cursor: Cursor) -> tuple[str | None, str | None]:
 
 
 def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) -> tuple[str, str | None]:
-    """Return the printed type and character set of a column in a table with that default (None: not known)."""
+    """Return the printed type and the character set of a column, given the table's default character set (None: not
+    known)."""
     if not words.stem:
         return words.text, None
     charset = words.charset or default_charset
@@ -322,15 +324,18 @@ def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) ->
 
 
 def _listed_charset(charset: str, dialect: Dialect) -> str | None:
-    """Return the character set as information_schema shows it.
+    """Return a column's character set as information_schema shows it.
 
-    MySQL 8 shows none for an enum of bytes, others `binary`.
+    For an ENUM of bytes, MySQL 8 shows none, other servers show `binary`.
     """
     return None if charset == BINARY and not dialect.maria and dialect.version >= 80000 else charset
 
 
 def sized(stem: str, length: int | None, charset: str) -> tuple[str, str | None]:
-    """Print a type by its stem (`char`, `varchar` or a text type) and its length in characters."""
+    """Return the printed type and the character set of a type with this stem (`char`, `varchar`, `text`, …) and length.
+
+    `length` is in characters.
+    """
     shown = None if charset == BINARY else charset
     if stem == "char":
         return (f"binary({length})" if charset == BINARY else f"char({length})"), shown
@@ -350,9 +355,9 @@ _SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 
 def converted(column_type: str, charset: str | None, to: str, dialect: Dialect) -> tuple[str, str | None]:
-    """Return type and character set of a column after CONVERT TO CHARACTER SET. Bytes and numbers are unchanged.
+    """Return type and character set of a column after CONVERT TO CHARACTER SET. Bytes and numbers stay the same.
 
-    Raises DdlNotUnderstood for an enum or set between bytes and wide characters: servers corrupt its members.
+    Raises DdlNotUnderstood for an ENUM or SET between bytes and wide characters, because servers corrupt its members.
     """
     if charset is None or charset == BINARY:
         return column_type, charset

@@ -21,9 +21,9 @@ _OPERATORS = frozenset("+ - * / % | & ^ < > = ! DIV MOD AND OR XOR".split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnWords:
-    """A column as written. `definition` derives its character set and printed type from its table's.
+    """A column definition as a statement spells it. `definition` adds what it inherits from the table.
 
-    `nullable` is None if not specified. `keys` are those declared with the column.
+    `nullable` is None if not specified. `keys` are those that the column's own attributes declare.
     """
 
     name: str
@@ -38,9 +38,10 @@ class ColumnWords:
     def definition(
         self, charset: str | None, collation: str | None, dialect: Dialect, convert_to: str | None = None
     ) -> ColumnDefinition:
-        """Return the column in a table with these defaults. DdlNotUnderstood if a needed character set is unknown.
+        """Return the column's definition in a table with these defaults.
 
-        `convert_to` is the set of a CONVERT TO in the same statement, which takes precedence over the column's own.
+        `convert_to` is the character set of CONVERT TO in the same statement, which overrides the column's own. Raises
+        DdlNotUnderstood if a needed character set is unknown.
         """
         words = self.type
         if convert_to and words.stem and words.charset != BINARY and (words.charset or charset) != BINARY:
@@ -63,7 +64,7 @@ class ColumnWords:
 
     def _initial(self, column_type: str, *, nullable: bool) -> tuple[Canonical, bool]:
         if self.type.timestamp and not nullable and not self.default:
-            return None, False  # the first one of a table defaults to CURRENT_TIMESTAMP
+            return None, False  # the first TIMESTAMP of a table defaults to CURRENT_TIMESTAMP
         if self.default and self.literal is None:
             return None, False
         computed = any(word in self.rest for word in ("AUTO_INCREMENT", "AS (", ROW_START, ROW_END)) or self.type.serial
@@ -71,12 +72,12 @@ class ColumnWords:
 
 
 def sees_partitioning(cursor: Cursor) -> bool:
-    """Return whether partitioning is next: ALTER TABLE accepts it after its last action without a comma."""
+    """Return whether partition options are next, which ALTER TABLE accepts without a comma before them."""
     return cursor.sees("PARTITION", "BY") or cursor.sees("REMOVE", "PARTITIONING")
 
 
 def read_column(cursor: Cursor, name: str) -> ColumnWords:
-    """Read what follows a column's name, up to a comma, a closing bracket, FIRST, AFTER or the end."""
+    """Parse what follows a column's name, up to a comma, a closing bracket, FIRST, AFTER or the end."""
     kind = read_type(cursor)
     nullable: bool | None = False if kind.serial else None
     keys = [Key(name=name, kind="unique", columns=(name,))] if kind.serial else []
@@ -132,7 +133,7 @@ def read_column(cursor: Cursor, name: str) -> ColumnWords:
 
 
 def _key_of(cursor: Cursor, name: str) -> Key | None:
-    """Read the key that a column's own attributes declare; None if none is next."""
+    """Parse a key that is declared as a column attribute (`PRIMARY KEY`, `UNIQUE`); None if none is next."""
     if cursor.accept("UNIQUE"):
         if not cursor.accept("KEY"):
             cursor.accept("INDEX")
@@ -145,14 +146,14 @@ def _key_of(cursor: Cursor, name: str) -> Key | None:
 
 
 def period(columns: Iterable[ColumnDefinition]) -> tuple[str, str]:
-    """Return the columns with the start and end of a row's validity in a system-versioned table."""
+    """Return the names of the two columns, ROW START and ROW END, of a system-versioned table."""
     columns = list(columns)
     start = next((column.name for column in columns if ROW_START in column.rest), "row_start")
     return start, next((column.name for column in columns if ROW_END in column.rest), "row_end")
 
 
 def collated(words: TypeWords, charset: str, inherited: str | None, dialect: Dialect) -> str | None:
-    """Return the collation of a column with that character set, in a table whose default collation is `inherited`."""
+    """Return the collation of a column with this character set; `inherited` is the table's default collation."""
     if words.collation == BY_CODE:
         return bin_collation(charset)
     if words.collation:
@@ -163,7 +164,8 @@ def collated(words: TypeWords, charset: str, inherited: str | None, dialect: Dia
 
 
 def shown_default(words: str) -> str:
-    """Return a default in the form that information_schema distinguishes: a quoted number is a number, NULL is none."""
+    """Normalize the text of a default so that equal defaults compare equal: a quoted number is a number, NULL is
+    none."""
     text = words[1:] if words[:1] in ("'", '"') else words
     return "" if text == "NULL" else text
 
@@ -176,7 +178,7 @@ def _compressed(cursor: Cursor) -> None:
 
 
 def _attribute(cursor: Cursor) -> None:
-    """Read one attribute that changes neither type nor nullability. Raises an error for any other word."""
+    """Skip one attribute that changes neither type nor nullability. Raises DdlNotUnderstood for any other word."""
     if cursor.accept("ON", "UPDATE"):
         cursor.name()
         if cursor.sees("("):
@@ -214,7 +216,7 @@ _PLAIN_ATTRIBUTES = (
 def _plain_attribute(cursor: Cursor) -> bool:
     if any(cursor.accept(*words) for words in _PLAIN_ATTRIBUTES):
         return True
-    if cursor.dialect.maria and cursor.peek(1).upper == "=":  # attributes of storage engines
+    if cursor.dialect.maria and cursor.peek(1).upper == "=":  # an attribute of a storage engine
         cursor.label()
         cursor.expect("=")
         cursor.take()
@@ -223,7 +225,7 @@ def _plain_attribute(cursor: Cursor) -> bool:
 
 
 def skip_reference(cursor: Cursor) -> None:
-    """Skip what follows REFERENCES: a table, its columns, and the actions for their changes."""
+    """Skip what follows REFERENCES: a table, its columns, and ON DELETE and ON UPDATE."""
     cursor.table("")
     if cursor.sees("("):
         cursor.skip_group()

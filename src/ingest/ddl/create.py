@@ -16,7 +16,7 @@ _SELECTS = frozenset("SELECT AS IGNORE REPLACE WITH VALUES TABLE (".split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """Relevant options of a table: the default character set and collation of its columns, and its kind."""
+    """The options of a table that matter here: default character set and collation, engine and kind."""
 
     charset: str | None
     collation: str | None
@@ -26,9 +26,9 @@ class TableOptions:
 
 
 def read_create(cursor: Cursor, catalog: Catalog, name: TableName, database: str) -> TableDefinition:
-    """Read what follows `CREATE TABLE name`. Unqualified names of other tables refer to `database`.
+    """Parse what follows `CREATE TABLE name`. Other tables without a database are in `database`.
 
-    Raises DdlNotUnderstood if the statement does not define the columns.
+    Raises DdlNotUnderstood if the statement alone does not define the columns.
     """
     if cursor.accept("LIKE"):
         return _like(cursor, catalog, database)
@@ -62,9 +62,9 @@ def table_of(
     cursor: Cursor,
     chosen: tuple[ColumnDefinition, ...] = (),
 ) -> TableDefinition:
-    """Return the table of these columns and keys; the options are the defaults of its columns.
+    """Return the definition of a table with these columns, keys and options.
 
-    `chosen` are the columns of a SELECT: they come last, with their declaration if they have one.
+    `chosen` are the columns of CREATE TABLE … SELECT: they come last; one that is also declared has that declaration.
     """
     charset, collation = options.charset, options.collation
     made = [column.definition(charset, collation, cursor.dialect) for column in columns]
@@ -89,7 +89,7 @@ def table_of(
 
 
 def _options(cursor: Cursor, default: str | None, collated: str | None) -> TableOptions:
-    """Read a table's options, given the default character set and collation of its database."""
+    """Parse a table's options. `default` and `collated` are character set and collation of its database."""
     charset, collation, inherited = default, None, True
     engine, sequence, versioned = "", False, False
     while True:
@@ -126,9 +126,9 @@ def _sees_select(cursor: Cursor) -> bool:
 
 
 def _selected(cursor: Cursor, catalog: Catalog, database: str) -> tuple[ColumnDefinition, ...]:
-    """Read the columns of `[AS] SELECT *
+    """Parse `[AS] SELECT * | column, … FROM one known table`, and return the selected columns.
 
-    column, … FROM one known table`; other SELECTs need the server's type rules.
+    Raises DdlNotUnderstood for every other SELECT, because only the server can determine the types.
     """
     if not cursor.accept("IGNORE"):
         cursor.accept("REPLACE")

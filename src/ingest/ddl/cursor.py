@@ -1,4 +1,4 @@
-"""A cursor over a statement's words, with the parser's basic operations."""
+"""Cursor over the words of a statement, with the parser's basic operations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ingest.ddl.errors import DdlNotUnderstood
 from ingest.ddl.lexer import END, Word
 
 _SHOWN = 5
-_BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")  # names are stored in three-byte UTF-8
+_BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")  # servers store names in three-byte UTF-8
 
 
 class Cursor:
-    """A position in a statement's words. Only unquoted words match keywords."""
+    """Current place in the words of a statement. Keywords match only words that are not quoted."""
 
     __slots__ = ("_at", "_words", "dialect")
 
@@ -30,10 +30,11 @@ class Cursor:
 
     @at.setter
     def at(self, index: int) -> None:
+        """Return the index of the next word. Assign an earlier index to go back."""
         self._at = index
 
     def peek(self, ahead: int = 0) -> Word:
-        """Return the next word or one after it, END after the last."""
+        """Return the next word, or the one `ahead` words after it; END after the last word."""
         index = self._at + ahead
         return self._words[index] if index < len(self._words) else END
 
@@ -46,7 +47,7 @@ class Cursor:
         return self.peek().upper in keywords
 
     def take(self) -> Word:
-        """Consume and return the next word. Raises an error at the end."""
+        """Consume and return the next word. Raises DdlNotUnderstood at the end."""
         word = self.peek()
         if word is END:
             raise self.error("the statement ends too early")
@@ -54,19 +55,19 @@ class Cursor:
         return word
 
     def accept(self, *keywords: str) -> bool:
-        """Consume these keywords if they are next."""
+        """Consume these keywords if they are next. Returns whether they were."""
         if not self.sees(*keywords):
             return False
         self._at += len(keywords)
         return True
 
     def expect(self, *keywords: str) -> None:
-        """Consume these keywords. Raises an error if they are not next."""
+        """Consume these keywords. Raises DdlNotUnderstood if they are not next."""
         if not self.accept(*keywords):
             raise self.error(f"expected {' '.join(keywords)}")
 
     def name(self) -> str:
-        """Read a column, table, key or character set name, quoted or not; double quotes may enclose names, too."""
+        """Parse the name of a column, table, key or character set, plain or quoted, also in double quotes."""
         word = self.peek()
         if word.kind in ("word", "name") or (word.kind == "string" and word.quote == '"'):
             self._at += 1
@@ -74,11 +75,11 @@ class Cursor:
         raise self.error("expected a name")
 
     def label(self) -> str:
-        """Read a name that may also be a string: of a character set, collation or engine."""
+        """Parse the name of a character set, collation or engine, which may be a string literal."""
         return self.take().text if self.peek().kind == "string" else self.name()
 
     def table(self, database: str) -> tuple[str, str]:
-        """Read a table's name and return it with its database: `database` unless it is qualified."""
+        """Parse a table's name into (database, table); `database` is the default."""
         if self.accept("."):
             return self.dialect.table_name(database, self._part())
         first = self._part()
@@ -94,14 +95,14 @@ class Cursor:
         return self.name()
 
     def column(self) -> str:
-        """Read a column's name; `table.column` and `database.table.column` mean the column."""
+        """Parse a column's name. Of `table.column` and `database.table.column` it returns the column."""
         name = self.name()
         while self.accept("."):
             name = self._part()
         return name
 
     def string(self) -> str:
-        """Read a string literal."""
+        """Parse a string literal and return its value."""
         word = self.take()
         if word.kind != "string":
             self._at -= 1
@@ -109,7 +110,7 @@ class Cursor:
         return word.text
 
     def number(self) -> int:
-        """Read a whole number."""
+        """Parse a whole number."""
         word = self.take()
         if word.kind != "number" or not word.text.isascii() or not word.text.isdigit() or len(word.text) > 20:
             self._at -= 1
@@ -128,13 +129,13 @@ class Cursor:
         return tuple(self._words[start : self._at])
 
     def since(self, start: int) -> str:
-        """Return the words since an index as one text, for comparing definitions."""
+        """Return the words from index `start` up to here as one text, for comparing definitions."""
         return " ".join(
             w.quote + w.text if w.kind == "string" else w.upper or w.text for w in self._words[start : self._at]
         )
 
     def words_since(self, start: int) -> tuple[Word, ...]:
-        """Return the words since an index."""
+        """Return the words from index `start` up to here."""
         return tuple(self._words[start : self._at])
 
     def done(self) -> bool:
@@ -145,6 +146,6 @@ class Cursor:
         return self.peek(ahead) is END
 
     def error(self, reason: str) -> DdlNotUnderstood:
-        """Return an error with the reason and the words at this place."""
+        """Return an error with this reason and the next words of the statement."""
         rest = " ".join(w.quote + w.text + w.quote for w in self._words[self._at : self._at + _SHOWN])
         return DdlNotUnderstood(f"{reason} at {rest!r}" if rest else f"{reason} at the end")

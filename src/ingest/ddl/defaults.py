@@ -1,8 +1,9 @@
-"""Compute from a column's default the canonical value of rows older than the column, if it is certain.
+"""Compute the value that a column has in rows that were written before it was added, from its default.
 
-An explicit literal is converted as the server stores it. Without one it is NULL, or the type's implicit value if the
-column is NOT NULL. Expressions, CURRENT_TIMESTAMP, AUTO_INCREMENT, generated columns, zero dates, and timestamps (whose
-text is in the session's zone) are not known. Source: MySQL's reference manual, "Data Type Default Values".
+An explicit literal is converted as the server stores it. Without DEFAULT the value is NULL, or the type's implicit
+default if the column is NOT NULL. It is unknown for expressions, CURRENT_TIMESTAMP, AUTO_INCREMENT, generated columns,
+zero dates, and timestamps, whose text is in the session's time zone. Source: MySQL's reference manual, "Data Type
+Default Values".
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ _EXACT: dict[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal:
-    """A literal: `number` as decimal text, `bits` as hexadecimal digits."""
+    """A literal in a statement. `text` is decimal for kind `number`, hexadecimal digits for `bits`."""
 
     kind: OneOf["null", "text", "number", "bits"]
     text: str = ""
 
 
 def literal_of(words: tuple[Word, ...]) -> Literal | None:
-    """Return the literal that follows DEFAULT; None for an expression."""
+    """Return the literal after DEFAULT; None for an expression."""
     if not words:
         return None
     first, rest = words[0], words[1:]
@@ -95,7 +96,10 @@ def _bits(digits: str, base: int) -> Literal | None:
 
 
 def initial_of(literal: Literal | None, column_type: str, *, nullable: bool) -> tuple[Canonical, bool]:
-    """Return (value of a default, whether it is known). `literal` is None without a default."""
+    """Return (canonical value that rows older than the column have, whether it is known).
+
+    `literal` is None if the column has no DEFAULT.
+    """
     if literal is None or literal.kind == "null":
         return (None, True) if nullable else _implicit(column_type)
     try:
@@ -106,7 +110,10 @@ def initial_of(literal: Literal | None, column_type: str, *, nullable: bool) -> 
 
 
 def converted_initial(value: Canonical, old: str, new: str, *, nullable: bool) -> tuple[Canonical, bool]:
-    """Convert such a value to another column type. It stays known if the conversion is exact."""
+    """Convert a result of `initial_of` from the type `old` to the type `new`. Returns (value, whether it is known).
+
+    It is known only if the conversion is exact.
+    """
     if value is None:
         return (None, True) if nullable else _implicit(new)
     if old == new:
@@ -125,9 +132,10 @@ def converted_initial(value: Canonical, old: str, new: str, *, nullable: bool) -
 
 
 def shown_initial(row: Mapping[str, object], dialect: Dialect) -> tuple[Canonical, bool]:
-    """Return (value, known) from a row of information_schema.COLUMNS (`column_default`, `extra`, …).
+    """Return (value, whether it is known) as `initial_of`, from a row of information_schema.COLUMNS.
 
-    It is the current default: a later SET DEFAULT hides the value of older rows.
+    The row has the current default. If SET DEFAULT changed it, older rows may have another value, which is then not
+    known.
     """
     shown, extra, column_type = row["column_default"], str(row["extra"] or "").upper(), str(row["column_type"])
     nullable = row["is_nullable"] == "YES"
@@ -154,7 +162,8 @@ def _kind(column_type: str) -> str:
 
 
 def _implicit(column_type: str) -> tuple[Canonical, bool]:
-    """Return the type's implicit value, which older rows have in a NOT NULL column without a default."""
+    """Return (implicit default of a type, whether it is known): the value of a NOT NULL column without DEFAULT in older
+    rows."""
     kind = _kind(column_type)
     if kind in ("", "date", "datetime", "timestamp", "list", *SPATIAL):  # zero dates have no canonical form
         return _UNKNOWN
@@ -167,7 +176,8 @@ def _implicit(column_type: str) -> tuple[Canonical, bool]:
 
 
 def _value(literal: Literal, column_type: str) -> Canonical:
-    """Return the literal as the column stores it. None or ValueError if that is not known."""
+    """Return the canonical value of a literal as the column stores it. Returns None or raises ValueError if it is not
+    known."""
     type_, text = from_mysql(column_type), literal.text
     if type_.kind == "bytes" or type_.kind == "bool":
         return _bytes(literal, column_type)

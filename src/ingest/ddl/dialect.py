@@ -1,4 +1,4 @@
-"""Dialects of servers: version and session decide the meaning of statements and the printed form of types."""
+"""SQL dialects: how version and sql_mode of a server change the meaning of statements and the printed form of types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from cdc.model.errors import UsageError
 
-# The other servers' logs have no statements to parse.
+# The logs of the other servers contain no DDL to parse.
 ServerName = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale"]
 
 # Default versions of `tailorbird ddl`.
@@ -17,12 +17,13 @@ NEWEST = {"mysql": 90700, "mariadb": 101100}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A server and the parts of a session's sql_mode that affect DDL.
+    """A server's version, and the settings of a session that affect DDL.
 
-    `version` has the form of executable comments: 80036 is 8.0.36, 101106 is 10.11.6. `explicit_timestamps` is
-    explicit_defaults_for_timestamp, or None for the version's default. `fold_names` is lower_case_table_names > 0. If
-    names are folded, `spelt` and `spelt_databases` map lower-case tables and databases to their spelling in the
-    topology. `strict`: the session's sql_mode refuses values that a column cannot hold, instead of adjusting them.
+    `version` has the form of executable comments: 80036 is 8.0.36, 101106 is 10.11.6. `explicit_timestamps` is the
+    variable explicit_defaults_for_timestamp; None is the version's default. `fold_names`: the server compares table
+    names in lower case (lower_case_table_names > 0). Then `spelt` and `spelt_databases` map lower-case names to the
+    spelling in the topology. `strict`: the sql_mode rejects values that a column cannot store, instead of adjusting
+    them.
     """
 
     server: ServerName
@@ -48,19 +49,20 @@ class Dialect:
 
     @property
     def utf8(self) -> str:
-        """Return the name under which information_schema shows the three-byte UTF-8."""
+        """Return the name that information_schema uses for three-byte UTF-8."""
         return "utf8mb3" if self.version >= (100601 if self.maria else 80029) else "utf8"
 
     @property
     def timestamps_are_plain(self) -> bool:
-        """Return whether a TIMESTAMP column without NULL or NOT NULL accepts NULL, like every other type."""
+        """Return whether a TIMESTAMP column without NULL or NOT NULL is nullable, like a column of any other type."""
         if self.explicit_timestamps is not None:
             return self.explicit_timestamps
         return self.version >= (101000 if self.maria else 80000)
 
     @property
     def default_charset(self) -> str:
-        """Return the version's default character_set_server. Capture queries the server instead."""
+        """Return the default of character_set_server in this version. Capture reads the server's real setting
+        instead."""
         return "utf8mb4" if self.version >= (110600 if self.maria else 80001) else "latin1"
 
     def in_mode(self, sql_mode: str) -> Dialect:
@@ -97,13 +99,13 @@ class Dialect:
         return wanted <= self.version
 
     def database_name(self, name: str) -> str:
-        """Return a database's name in the topology's spelling, else in the server's."""
+        """Return a database's name as the topology spells it, or else as given."""
         if not self.fold_names:
             return name
         return self.spelt_databases.get(name.lower(), name.lower())
 
     def table_name(self, database: str, table: str) -> tuple[str, str]:
-        """Return a table and its database in the same spelling."""
+        """Return (database, table) as the topology spells them, or else as given."""
         if not self.fold_names:
             return database, table
         name = database.lower(), table.lower()
@@ -111,7 +113,10 @@ class Dialect:
 
 
 def dialect_of(server: str, version: int | None = None) -> Dialect:
-    """Return the dialect of a server, by default its newest known version. Raises UsageError for other servers."""
+    """Return the dialect of `mysql` or `mariadb`; the default version is the newest known one.
+
+    Raises UsageError for other servers.
+    """
     if server == "mysql":
         return Dialect(server="mysql", version=version or NEWEST["mysql"])
     if server == "mariadb":

@@ -1,4 +1,4 @@
-"""Parse columns, keys and constraints in CREATE TABLE's brackets and after ADD."""
+"""Parse the columns, keys and constraints in the brackets of CREATE TABLE, or after ADD."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONSTRAINTS = frozenset("PRIMARY UNIQUE FOREIGN CHECK".split())
 
 
 def sees_key(cursor: Cursor) -> bool:
-    """Return whether a key or constraint is next, not a column."""
+    """Return whether a key or constraint is next, and not a column."""
     return (
         cursor.sees_any(_STARTS)
         or cursor.sees("CHECK", "(")
@@ -25,12 +25,12 @@ def sees_key(cursor: Cursor) -> bool:
 
 
 def sees_period(cursor: Cursor) -> bool:
-    """Return whether a PERIOD of MariaDB is next."""
+    """Return whether a PERIOD clause (MariaDB) is next."""
     return cursor.sees("PERIOD", "FOR") or cursor.sees("PERIOD", "IF", "NOT", "EXISTS", "FOR")
 
 
 def read_period(cursor: Cursor) -> tuple[str, ...]:
-    """Read a PERIOD: its two columns, which become NOT NULL."""
+    """Parse a PERIOD clause and return its two columns, which become NOT NULL."""
     cursor.expect("PERIOD")
     cursor.accept("IF", "NOT", "EXISTS")
     cursor.expect("FOR")
@@ -40,7 +40,7 @@ def read_period(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_key(cursor: Cursor) -> Key | None:
-    """Read a key or constraint; None for one without columns, such as a CHECK."""
+    """Parse a key or constraint; None for one without columns, such as a CHECK."""
     symbol = ""
     if cursor.accept("CONSTRAINT"):
         cursor.accept("IF", "NOT", "EXISTS")
@@ -71,7 +71,7 @@ def read_key(cursor: Cursor) -> Key | None:
 
 
 def _head(cursor: Cursor) -> str:
-    """Read an optional name, preceded by IF NOT EXISTS and followed by USING or TYPE."""
+    """Parse the optional name of a key, after IF NOT EXISTS and before USING or TYPE."""
     cursor.accept("IF", "NOT", "EXISTS")
     name = ""
     if not cursor.sees("(") and not cursor.sees("USING") and not (cursor.sees("TYPE") and cursor.peek(1).upper != "("):
@@ -97,7 +97,7 @@ def skip_key_options(cursor: Cursor) -> None:
 
 
 def key_parts(cursor: Cursor) -> tuple[str, ...]:
-    """Read the bracketed parts of a key: column names, an empty name for an expression."""
+    """Parse the bracketed parts of a key into column names. An expression gives an empty name."""
     cursor.expect("(")
     parts: list[str] = []
     while True:
@@ -118,7 +118,7 @@ def key_parts(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
-    """Read a list of columns, keys and constraints, after its opening bracket."""
+    """Parse a list of columns, keys and constraints, after its opening bracket."""
     columns: list[ColumnWords] = []
     keys: list[Key] = []
     required: set[str] = set()
@@ -139,7 +139,7 @@ def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
 
 
 def named(keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Return the keys with the default names of servers: the first column's name, then with _2, _3, …"""
+    """Return the keys with the default names that servers give: the first column's name, then with _2, _3, …"""
     out: list[Key] = []
     taken: set[str] = set()
     numbers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Error for statements that could not be parsed: it states the reason, never a guess."""
+"""Error for a statement that the parser does not understand. The parser never guesses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ REMEDY = "the table is quarantined until its columns are known again: its next T
 
 
 class DdlNotUnderstood(Skippable):
-    """A statement that may change columns in an unknown way.
+    """Raised for a statement that may change columns in an unknown way, with the reason.
 
-    The tables that it names are quarantined; others continue.
+    The tables that it names go to quarantine; other tables are not affected.
     """
 
     def __init__(self, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""Split a statement into words. Comments are dropped; executable comments are opened as their server would.
+"""Split a statement into words. Comments are dropped; executable comments are replaced by their content.
 
-sqlglot's tokenizer splits the text; its parser is not used. It has no keywords here, since nearly every word of MySQL's
-grammar may also name a column.
+sqlglot's tokenizer splits the text; its parser is not used. The tokenizer has no keywords, because nearly every word of
+MySQL's grammar may also be a column name.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from ingest.ddl.errors import DdlNotUnderstood
 
 Kind = Literal["word", "name", "string", "number", "symbol", "end"]
 
-# Text that is hidden from the tokenizer or from the server. Possessive quantifiers keep an unclosed quote from costing
-# quadratic time.
+# Quoted text, and comments. Possessive quantifiers avoid quadratic time for a quote that is never closed.
 _HIDING = r"""
       (?P<quoted> '(?:[^'{0}]|{1}'')*+' | "(?:[^"{2}]|{3}"")*+" | `(?:[^`]|``)*+` )
     | (?P<line> --(?=[\s\x00-\x1f]|\Z)[^\n]*+ | \#[^\n]*+ )
@@ -30,13 +29,14 @@ _HIDING = r"""
 
 
 def _hiding(single: bool, double: bool) -> re.Pattern[str]:
-    """Return the pattern for quotes in which a backslash escapes, or does not."""
+    """Return the pattern for quoted text and comments. `single` and `double`: a backslash escapes in that kind of
+    quote."""
     plain, escaped = ("", ""), (r"\\", r"\\.|")
     return re.compile(_HIDING.format(*(escaped if single else plain), *(escaped if double else plain)), _FLAGS)
 
 
 _FLAGS = re.VERBOSE | re.DOTALL
-# By (backslash escapes, double quotes enclose names).
+# key: (backslash escapes, double quotes enclose names)
 _PATTERNS = {
     (escapes, ansi): _hiding(escapes, escapes and not ansi) for escapes in (True, False) for ansi in (True, False)
 }
@@ -45,9 +45,9 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """One token. `text` is its value without quotes and escapes, `upper` its keyword form, "" if quoted.
+    """One token. `text` is its value without quotes and escapes; `upper` is in upper case, and "" if quoted.
 
-    `glued`: no space precedes it. `quote` is its quote character.
+    `glued`: no space precedes it. `quote` is its quote character, if any.
     """
 
     kind: Kind
@@ -145,7 +145,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a", 
 
 
 def unquoted(raw: str, *, backslash_escapes: bool) -> str:
-    """Return the value of a quoted string literal, as MySQL reads it."""
+    """Return the value of a quoted string literal as MySQL reads it, without quotes and escapes."""
     quote, body = raw[0], raw[1:-1].replace(raw[0] * 2, raw[0]) if "\\" not in raw else raw[1:-1]
     if "\\" not in raw:
         return body
@@ -156,7 +156,8 @@ def unquoted(raw: str, *, backslash_escapes: bool) -> str:
 
 
 def opened(sql: str, dialect: Dialect) -> str:
-    """Return the text that the server reads: comments become a space, executable ones lose their delimiters."""
+    """Return the statement as the server reads it: comments become a space, executable comments lose their
+    delimiters."""
     parts = _PATTERNS[dialect.backslash_escapes, dialect.ansi_quotes]
     out: list[str] = []
     at, inside = 0, 0

@@ -1,4 +1,4 @@
-"""Parse options of tables and databases. Only character sets affect columns; others are recognised and skipped."""
+"""Parse the options of tables and databases. Only the character set affects columns; all others are skipped."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _VALUED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CharsetOption:
-    """A default character set option: a set, or the instruction to inherit it from the level above.
+    """A default character set option of a table or database. `inherited`: use the default of the level above.
 
-    MariaDB's collations that fit several sets specify neither.
+    Both `charset` and `inherited` are unset for MariaDB's collations of several character sets.
     """
 
     charset: str | None = None
@@ -30,7 +30,7 @@ class CharsetOption:
     collation: str | None = None
 
     def collated(self, current: str | None, dialect: Dialect) -> str | None:
-        """Return the default collation after the option, given the previous one; None if it is not known."""
+        """Return the default collation after this option; `current` is the previous one. None if it is not known."""
         if self.collation or self.inherited or not self.charset:
             return self.collation
         if current and charset_of_collation(current, dialect) == self.charset:
@@ -38,17 +38,16 @@ class CharsetOption:
         return default_collation(self.charset, dialect)
 
     def applied(self, current: str | None, above: str | None) -> str | None:
-        """Return the default character set after the option, given the previous one and that of the level above."""
+        """Return the default character set after this option.
+
+        `current` is the previous one, `above` that of the level above. None if it is not known.
+        """
         return above if self.inherited else self.charset or current
 
 
 def read_charset_option(cursor: Cursor) -> CharsetOption | None:
-    """Read `[DEFAULT] CHARACTER SET
-
-    CHARSET
-
-    COLLATE [=] name` if it is next; a collation implies its set.
-    """
+    """Parse `[DEFAULT] CHARACTER SET | CHARSET | COLLATE [=] name`; None if it is not next. A collation implies its
+    set."""
     start = cursor.at
     cursor.accept("DEFAULT")
     if cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET") or cursor.accept("CHAR", "SET"):
@@ -67,7 +66,7 @@ def read_charset_option(cursor: Cursor) -> CharsetOption | None:
 
 
 def read_engine(cursor: Cursor) -> str:
-    """Read `ENGINE [=] name` if it is next: the engine, or an empty text."""
+    """Parse `ENGINE [=] name` and return the engine; empty if it is not next."""
     if not (cursor.accept("ENGINE") or cursor.accept("TYPE")):
         return ""
     cursor.accept("=")
@@ -75,7 +74,7 @@ def read_engine(cursor: Cursor) -> str:
 
 
 def read_table_option(cursor: Cursor) -> bool:
-    """Consume one table option other than a character set; False when none is next."""
+    """Skip one table option other than a character set. Returns False if none is next."""
     word = cursor.peek().upper
     if word in _VALUED:
         cursor.take()
@@ -92,7 +91,7 @@ def read_table_option(cursor: Cursor) -> bool:
     if cursor.accept("START", "TRANSACTION") or cursor.accept("WITH", "SYSTEM", "VERSIONING"):
         return True
     if cursor.dialect.maria and cursor.peek().kind in ("word", "name") and cursor.peek(1).upper == "=":
-        cursor.take()  # attributes of storage engines
+        cursor.take()  # an attribute of a storage engine
         cursor.take()
         _skip_value(cursor)
         return True
@@ -109,7 +108,7 @@ def _skip_value(cursor: Cursor) -> None:
 
 
 def skip_partitioning(cursor: Cursor) -> None:
-    """Skip PARTITION BY and all its definitions. Only a SELECT may follow a table's partitions."""
+    """Skip PARTITION BY and all its definitions. After them only a SELECT may follow."""
     while not cursor.done() and not any(cursor.sees(word) for word in ("SELECT", "AS", "IGNORE", "REPLACE", "WITH")):
         if cursor.sees("("):
             cursor.skip_group()

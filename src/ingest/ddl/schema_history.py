@@ -1,4 +1,4 @@
-"""Convert statements and metadata to changes of the schema history, and restore the catalog at any position."""
+"""Apply statements and table metadata to the schema history, and restore the catalog at any position."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ingest.ddl.statements import apply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Result of a statement: the history and catalog after it, and the change to write (None: no change).
+    """Result of a statement: history and catalog after it, and the schema change to store (None: nothing changed).
 
-    `database` is the session's default database afterwards. `error` is the reason why the statement was not understood.
-    `rewritten` is as in `Applied`.
+    `database` is the session's default database afterwards. `error` is why the statement was not understood.
+    `rewritten` is as in `statements.Applied`.
     """
 
     history: History
@@ -50,16 +50,17 @@ def follow(
     dialect: Dialect,
     session: int = 0,
 ) -> Followed:
-    """Apply one statement of a source's log. `position` is the place after it, `catalog` the state before it.
+    """Apply one statement of a source's log to the history and to the catalog before it. `position` is the one after
+    it.
 
-    Capture calls it for each statement in order and writes `change` in the transaction that moves its position.
+    Capture calls it for every statement in order, and commits `change` together with its position.
     """
     applied = apply(catalog, sql, database=database, dialect=dialect, session=session)
     after = applied.catalog
     states: list[TableState] = []
     for state in _table_states(history, catalog, after, source):
         held = history.held(state.table_id, position.sequence)
-        if held:  # read again; it may have been understood in the meantime
+        if held:  # the statement is read again; the stored state may have been amended since
             after = _with_state(after, held)
         states.append(held or state)
     databases = tuple(
@@ -109,7 +110,8 @@ def _table_states(history: History, before: Catalog, after: Catalog, source: str
 
 
 def _known(last: TableState | None, table_id: TableId, table: TableDefinition) -> TableState:
-    """Return the state of a table whose columns are known. Its version only increases if they differ from the last."""
+    """Return the state of a table whose columns are known. Its version increases only if they differ from the last
+    ones."""
     version = last.version if last else 0
     schema = table.schema(table_id, version)
     if last is None or last.unknown or last.schema != schema:
@@ -118,14 +120,14 @@ def _known(last: TableState | None, table_id: TableId, table: TableDefinition) -
 
 
 def begun(catalog: Catalog, source: str, position: Position) -> SchemaChange:
-    """Return the first change of a history: the server's information_schema at a position."""
+    """Return the first change of a history: the server's catalog at a position."""
     databases = tuple(_database(source, name, catalog) for name in sorted(catalog.databases))
     states = tuple(_table_states(History(), Catalog(), catalog, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 
 
 def adopted(history: History, before: Catalog, after: Catalog, *, source: str, position: Position) -> SchemaChange:
-    """Return the change between two catalogs of a server when the statements between them are not known."""
+    """Return the change from one catalog of a server to a later one, if the statements between them are not known."""
     databases = tuple(_database(source, name, after) for name in sorted({*before.databases, *after.databases}))
     states = tuple(_table_states(history, before, after, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
@@ -135,11 +137,11 @@ def reported(
     history: History, catalog: Catalog, table_id: TableId, columns: Iterable[Column], primary_key: Iterable[str],
     *, position: Position,
 ) -> Followed:  # fmt: skip
-    """Apply a table definition from the log's metadata, information_schema or a user. It ends a quarantine.
+    """Apply a table definition from metadata in the log, information_schema or an operator. It ends a quarantine.
 
-    It amends the table's last change, because the columns have been these since then. A table that is new is known from
-    `position` on. A definition that is already known changes nothing. Keys and the default character set stay as they
-    were; a new table takes its database's.
+    It amends the table's last change, because the columns have been these since then. A new table is known from
+    `position` on. A definition that is already known changes nothing. Other keys and the default character set stay as
+    they are; a new table takes those of its database.
     """
     name: TableName = (table_id.database, table_id.table)
     known = catalog.tables.get(name)
@@ -167,7 +169,7 @@ def reported(
 
 
 def _enriched(column: ColumnDefinition, known: TableDefinition | None) -> ColumnDefinition:
-    """Return a column of the log's metadata, with attributes that metadata lacks from the known column."""
+    """Return a column of the log's metadata, completed with attributes of the known column that metadata lacks."""
     held = known.column(column.name) if known else None
     if held is None:
         return column
@@ -190,8 +192,8 @@ def _with_state(catalog: Catalog, state: TableState) -> Catalog:
 def catalog_at(history: History, source: str, position: Position, default_charset: str | None) -> Catalog:
     """Return the catalog at a position, for a capture that resumes there.
 
-    `default_charset` is the server's character_set_server. Temporary tables of sessions that were open are not known:
-    their statements then name tables that do not exist, which quarantines no captured table.
+    `default_charset` is the server's character_set_server. Temporary tables are not restored. Statements about them
+    then name tables that do not exist, which quarantines no captured table.
     """
     found = [d for d in history.databases_at(position) if d.source == source]
     catalog = Catalog(
@@ -225,12 +227,12 @@ def catalog_of(
     columns: Iterable[Row], statistics: Iterable[Row], tables: Iterable[Row], schemata: Iterable[Row],
     default_charset: str | None, dialect: Dialect | None = None,
 ) -> Catalog:  # fmt: skip
-    """Return the catalog of a server's information_schema, for a first start.
+    """Return the catalog from rows of a server's information_schema.
 
-    Rows have lower-case names and are ordered: COLUMNS by ordinal_position, STATISTICS by seq_in_index. TABLES contains
-    the default character set as `character_set_name` (joined by collation), `table_type` and `engine`; SCHEMATA has it
-    as `default_character_set_name`. Defaults are read if COLUMNS has `column_default` and `extra`, and the dialect is
-    given, which determines their printed form. Of `generation_expression`, only period columns are kept.
+    Column names are in lower case. COLUMNS is ordered by ordinal_position, STATISTICS by seq_in_index. TABLES needs
+    `character_set_name` (joined by collation), `table_type` and `engine`; SCHEMATA needs `default_character_set_name`.
+    Defaults are read if COLUMNS has `column_default` and `extra`, and `dialect` is given. Of `generation_expression`,
+    only period columns are used.
     """
     parts: dict[TableName, list[ColumnDefinition]] = {}
     for row in columns:
@@ -291,7 +293,7 @@ def _shown(row: Row, dialect: Dialect | None) -> ColumnDefinition:
 
 
 def _rest(extra: str) -> str:
-    """Return what `ingest.ddl.rewrites` needs of EXTRA. It does not contain the expression."""
+    """Return the part of EXTRA that `ingest.ddl.rewrites` needs. The expression of a generated column is not known."""
     if "GENERATED" in extra and "DEFAULT_GENERATED" not in extra:
         return "AS (?)"
     return "AUTO_INCREMENT" if "AUTO_INCREMENT" in extra else ""

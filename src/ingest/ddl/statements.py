@@ -1,4 +1,4 @@
-"""Apply a statement to a catalog. This is the package's only entry point."""
+"""Apply a statement to a catalog: `apply` is the entry point of the DDL parser."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _INDEX_KINDS = frozenset("UNIQUE FULLTEXT SPATIAL VECTOR INDEX".split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """Effects of a statement on a catalog.
+    """Result of a statement.
 
-    `changed`: tables that were created, or that information_schema shows differently. `gone`: dropped tables. `error`:
-    the reason why the statement was not understood; `quarantined`: tables whose columns are unknown since. `database`
-    is the default database afterwards, which only USE changes. `rewritten`: columns by table whose values in older rows
-    only the server knows (`ingest.ddl.rewrites`); `*` if rows may be gone.
+    `changed` are tables that were created, or that information_schema shows differently. `gone` are dropped tables.
+    `error` is why the statement was not understood; `quarantined` are the tables whose columns are therefore unknown.
+    `database` is the default database afterwards, which only USE changes. `rewritten` maps tables to columns of which
+    only the server knows the new values (`ingest.ddl.rewrites`); `*` means that rows may have been removed.
     """
 
     catalog: Catalog
@@ -54,10 +54,10 @@ class Applied:
 
 
 def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, session: int = 0) -> Applied:
-    """Apply a statement that a server executed. Never raises: a statement that is not understood quarantines its
+    """Apply a statement that a server has executed. Never raises: a statement that is not understood quarantines
     tables.
 
-    `database` is the session's default database, `session` its id, which temporary tables belong to.
+    `database` is the session's default database, `session` its id, to which temporary tables belong.
     """
     reader = _Reader(catalog=catalog, database=database, session=session)
     try:
@@ -83,7 +83,8 @@ def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, sessio
 def _quarantine(
     catalog: Catalog, sql: str, database: str, dialect: Dialect, targets: list[TableName], why: str
 ) -> Applied:
-    """Quarantine a statement that was not understood: its targets, or every table whose name it contains."""
+    """Return the result of a statement that was not understood: its targets, or all tables that it names, are
+    quarantined."""
     if not targets:
         low = sql.lower()
         targets = [name for name in catalog.tables if name[1].lower() in low]
@@ -95,7 +96,7 @@ def _quarantine(
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Reader of one statement. `targets` are the tables that it concerns, `made` the one that it creates."""
+    """Parser of one statement. `targets` are the tables that it affects, `made` is the one that it creates."""
 
     catalog: Catalog
     database: str
@@ -106,7 +107,8 @@ class _Reader:
     ignoring: bool = False
 
     def read(self, cursor: Cursor) -> Catalog:
-        """Return the catalog after the statement. Raises DdlNotUnderstood, with `targets` set, if it is unknown."""
+        """Return the catalog after the statement. Raises DdlNotUnderstood if it is not understood; `targets` are then
+        set."""
         if cursor.done():
             return self.catalog
         word = cursor.peek().upper
@@ -353,7 +355,7 @@ class _Reader:
         return self.catalog.with_table(name, with_keys_applied(replace(table, keys=kept)))
 
     def _other(self, cursor: Cursor) -> Catalog:
-        """Read CREATE, ALTER or DROP of an object without columns. Raises an error for an unknown one."""
+        """Parse CREATE, ALTER or DROP of an object without columns. Raises DdlNotUnderstood for an unknown object."""
         while not cursor.done() and not cursor.sees_any(_OTHER_THINGS):
             if cursor.sees("DEFINER"):
                 self._definer(cursor)

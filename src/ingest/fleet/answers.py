@@ -1,4 +1,4 @@
-"""Encode the answers of a change log as JSON in parts, and its errors, for the stream between agent and gateway."""
+"""Encode answers and errors of a change log for the stream between gateway and agent: JSON, split into parts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PART = 512 * 1024  # bytes
 
 
 def parts_of(answer: Any) -> Iterator[Part]:
-    """Split an answer into parts, at least one."""
+    """Split an answer, as JSON, into messages of limited size; at least one."""
     content = orjson.dumps(answer)
     for at in range(0, len(content), _PART):
         yield Part(content=content[at : at + _PART], last=at + _PART >= len(content))
 
 
 def checkpoint_bytes(checkpoint: Checkpoint, source: str) -> bytes:
-    """Encode a checkpoint as in the topic `…positions`. The gateway adds the offsets."""
+    """Encode a checkpoint as in the topic `…positions`, without end offsets: the gateway adds them."""
     return checkpoint_value(checkpoint, source, {})
 
 
@@ -45,7 +45,7 @@ def recovered_json(found: Recovered, source: str) -> dict[str, Any]:
 
 
 def recovered_of(value: dict[str, Any]) -> Recovered:
-    """Read the committed state of a source; inverse of `recovered_json`."""
+    """Decode the committed state of a source; inverse of `recovered_json`."""
     schemas = [schema_from_json(one) for one in value["schemas"]]
     at = value["checkpoint"]
     return Recovered(
@@ -57,7 +57,7 @@ def recovered_of(value: dict[str, Any]) -> Recovered:
 
 
 def failure_of(error: TailorbirdError) -> Failure:
-    """Encode an error of the log, so that the agent can raise it."""
+    """Encode an error of the change log, so that the agent can raise the same error."""
     kind = FATAL if isinstance(error, Fatal) else USAGE if isinstance(error, UsageError) else RETRIABLE
     after = error.retry_after if isinstance(error, Retriable) else 0.0
     return Failure(kind=kind, message=error.message, hint=error.hint, retry_after=after)

@@ -1,4 +1,5 @@
-"""The catalog: databases, tables and columns that agents see and that their policies let them report."""
+"""Catalog of a fleet: the databases, tables and columns that agents see and that their policies allow them to
+report."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class TableSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSeen:
-    """One database of an agent's connection."""
+    """One database of a connection, as its agent reports it."""
 
     agent: str
     connection: str
@@ -32,7 +33,7 @@ class DatabaseSeen:
     tables: tuple[TableSeen, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is sent and stored; inverse of `database_of`."""
+        """Return the JSON form for messages and the topic; inverse of `database_of`."""
         tables = [
             {"name": one.name, "rows": one.rows, "columns": [list(c) for c in one.columns]} for one in self.tables
         ]
@@ -40,7 +41,7 @@ class DatabaseSeen:
 
 
 def database_of(value: Mapping[str, Any], agent: str, connection: str) -> DatabaseSeen:
-    """Read a database that an agent reports. Raises KeyError, TypeError or ValueError if it is malformed."""
+    """Decode a database that an agent reports. Raises KeyError, TypeError or ValueError if it is malformed."""
     tables = []
     for one in value["tables"]:
         rows, name = one["rows"], one["name"]
@@ -53,10 +54,11 @@ def database_of(value: Mapping[str, Any], agent: str, connection: str) -> Databa
 
 
 def packed(seen: DatabaseSeen) -> bytes:
-    """Compress the catalog of a database, before it is split for sending."""
+    """Return the catalog of a database as compressed bytes, which the agent then sends in parts."""
     return zipped(orjson.dumps(seen.to_json()))
 
 
 def unpacked(content: bytes, agent: str, connection: str) -> DatabaseSeen:
-    """Read a compressed catalog; inverse of `packed`. Raises LookupError, TypeError or ValueError."""
+    """Decode a compressed catalog; inverse of `packed`. Raises LookupError, TypeError or ValueError if it is
+    malformed."""
     return database_of(orjson.loads(unzipped(content, _UNPACKED)), agent, connection)

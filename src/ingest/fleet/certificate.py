@@ -15,9 +15,10 @@ _SERIAL = re.compile(r"[1-9a-f][0-9a-f]{0,39}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateContent:
-    """Content of a certificate.
+    """Holder, serial number and end of validity of a certificate.
 
-    `who` is None if it is not an identity of a fleet. `serial` is in hex, `ends` in seconds since 1970.
+    `who` is None if the certificate is not that of a fleet's agent or gateway. `serial` is in hexadecimal, `ends` in
+    seconds since 1970.
     """
 
     who: FleetIdentity | None
@@ -48,7 +49,7 @@ def certified(pem: bytes) -> CertificateContent:
 
 
 def serial_of(text: str) -> str:
-    """Normalise a serial number from user input. Raises UsageError if it is not one."""
+    """Normalize a serial number that a user has entered. Raises UsageError if it is not one."""
     plain = text.lower().replace(":", "").lstrip("0")
     if not _SERIAL.fullmatch(plain):
         raise UsageError(

@@ -1,7 +1,7 @@
-"""The desired state of the fleet: the configuration of each source, by version.
+"""Desired state of the fleet: the configuration of each source, in versions.
 
 Versions are immutable. A change writes the next version; a rollback writes the content of an older version as the next
-one. If two versions are written at once under one number, the first one in the topic wins.
+one. If two writers use one version number, the first record in the topic wins.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NONE_YET = "none_yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """A checked configuration of a source.
+    """A validated configuration of a source.
 
-    `agents` may capture it, in order of preference. `connection` is the alias in their policies. `keys` are those under
-    `sources:` of a topology, without those of `LOCAL`.
+    `agents` are those that may capture it, the preferred first. `connection` is the alias of the server in their
+    policies. `keys` are the keys of an entry under `sources:` of a topology, except those in `LOCAL`.
     """
 
     agents: tuple[str, ...]
@@ -45,14 +45,14 @@ class SourceSpec:
     keys: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is stored and sent; inverse of `spec_of`."""
+        """Return the JSON form for messages and the topic; inverse of `spec_of`."""
         return {
             "agents": list(self.agents), "connection": self.connection, "running": self.running, **self.keys,
         }  # fmt: skip
 
     @property
     def tables(self) -> Mapping[str, Any]:
-        """The settings of each table, by `table` or `database.table`."""
+        """Return the settings of each table, by `table` or `database.table`."""
         tables = self.keys.get("tables") or {}
         if isinstance(tables, Mapping):
             return tables
@@ -60,16 +60,17 @@ class SourceSpec:
 
     @property
     def captures(self) -> bool:
-        """True if there is anything to capture. For a source without tables, only the catalog is read."""
+        """Return whether there is anything to capture. For a source without tables, the agent reads only the
+        catalog."""
         return bool(self.keys.get("tables")) or self.keys.get("filter_policy") == "accept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredSource:
-    """One version of a source's configuration.
+    """One version of a source's configuration. `spec` None: the source was removed.
 
-    `spec` is None if the source was removed. `of` is the version that was rolled back to. `writer` is unique and part
-    of the key in the topic.
+    `of` is the older version, for a rollback. `by` and `at_ms` are who wrote it, and when. `writer` is a unique text in
+    the record's key.
     """
 
     source: str
@@ -82,7 +83,7 @@ class DesiredSource:
 
 
 def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
-    """Check the configuration of source `name` from a user.
+    """Validate the configuration of the source `name` that a user supplies.
 
     Raises UsageError for the first mistake, and for keys that only the agent's policy may set.
     """
@@ -117,7 +118,8 @@ def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
 
 
 def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
-    """Return the source that a configuration describes, without a server. Raises UsageError or TopologyError."""
+    """Return a configuration as a Source without a server's address. Raises UsageError or TopologyError for a
+    mistake."""
     try:
         text = orjson.dumps(spec.keys)
     except TypeError as error:
@@ -140,12 +142,12 @@ def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
 
 
 def with_tables(spec: SourceSpec, tables: Mapping[str, Any]) -> SourceSpec:
-    """Return the configuration with other tables."""
+    """Return a copy of the configuration with other tables."""
     return replace(spec, keys={**spec.keys, "tables": dict(tables)})
 
 
 def table_named(source: Source, text: str) -> TableId:
-    """Return the table that `table` or `database.table` names in a source."""
+    """Return the table of a source for `table` or `database.table`. Raises UsageError for anything else."""
     database, table = table_parts(text, source.database)
     if not database or not table:
         raise UsageError(f"{text[:80]!r} is not a table name", "use table or database.table")
@@ -153,7 +155,7 @@ def table_named(source: Source, text: str) -> TableId:
 
 
 def tables_named(source: Source, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge tables that appear under two names, `table` and `database.table`. The last settings win."""
+    """Merge the settings of tables that are listed as both `table` and `database.table`. The later ones win."""
     found: dict[TableId, tuple[str, Any]] = {}
     for name, settings in tables.items():
         table = table_named(source, name)

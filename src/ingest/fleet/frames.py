@@ -1,8 +1,8 @@
-"""Encode records as a stream of bytes, which is split into messages at any byte.
+"""Encode records as one stream of bytes, which may be split into messages at any byte.
 
-A frame is a header of 13 bytes and its content. Kind 0 names a topic: it is sent once per session, and topics are
-numbered from 0 in that order. Kind 1 is a record: topic number, partition, lengths of key and value, key, value. So a
-record of megabytes is sent in messages of at most `PIECE` bytes, and the overhead of a record is 13 bytes.
+A frame is a header of 13 bytes and its content. Kind 0 names a topic: each topic is named once per session, and topics
+are numbered from 0 in that order. Kind 1 is a record: topic number, partition, lengths of key and value, key, value. So
+a record of megabytes is sent in messages of at most `PIECE` bytes, with an overhead of 13 bytes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from cdc.model.errors import Fatal
 from ingest.records.capture_interfaces import Record
 
 PIECE = 256 * 1024  # bytes of a message, before compression
-LONGEST = 16 * 1024 * 1024  # bytes of a frame: the longest record that Kafka accepts
+LONGEST = 16 * 1024 * 1024  # maximum bytes of a frame: the longest record that Kafka accepts
 SAME = "check that agent and gateway run the same version"
 _HEAD = struct.Struct(">BHiHi")  # kind, topic, partition, bytes of the key, bytes of the value (-1: a tombstone)
 _TOPIC, _RECORD = 0, 1
-_LEVEL = 1  # of zstd: records of one table are similar, and the agent should use little CPU of its host
-_WINDOW: Mapping[int, int] = {zstd.DecompressionParameter.window_log_max: 20}  # a reader allocates at most 1 MiB
-_KEYED = -2  # instead of a partition: the key decides; -1 means all partitions
+_LEVEL = 1  # compression level of zstd: records of a table are similar, and the agent should use little CPU
+# base-2 logarithm: decompression allocates at most 1 MiB
+_WINDOW: Mapping[int, int] = {zstd.DecompressionParameter.window_log_max: 20}
+_KEYED = -2  # stands for no partition, so that the key's hash selects one; -1 means all partitions
 _TOPICS, _LONGEST_KEY = 1 << 16, (1 << 16) - 1
 
 
 def zipped(content: bytes) -> bytes:
-    """Compress at the level that uses the least CPU of a database's host."""
+    """Compress bytes at the level that uses the least CPU on the database's host."""
     return zstd.compress(content, _LEVEL)
 
 
@@ -47,7 +48,7 @@ def unzipped(content: bytes, most: int) -> bytes:
 
 
 class FrameWriter:
-    """Encode the records of one session; `records` counts them."""
+    """Encodes the records of one session into messages; `records` is their number."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -55,7 +56,8 @@ class FrameWriter:
         self._pending = bytearray()
 
     def write(self, records: Iterable[Record]) -> Iterator[bytes]:
-        """Add records and yield full pieces. Raises ValueError for a key too long or too many topics."""
+        """Add records, and yield each message that is full. Raises ValueError if a key is too long, or there are too
+        many topics."""
         pending, pack = self._pending, _HEAD.pack
         for topic, key, value, partition in records:
             number = self._topics.get(topic)
@@ -72,7 +74,7 @@ class FrameWriter:
                 yield from self._pieces(PIECE)
 
     def rest(self) -> Iterator[bytes]:
-        """Yield the last piece, which is not full."""
+        """Yield the last message, which is not full."""
         return self._pieces(1)
 
     def _named(self, topic: str) -> int:
@@ -91,7 +93,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Decode the pieces of one `FrameWriter`; `records` counts the records."""
+    """Decodes the messages of one `FrameWriter`; `records` is the number of records so far."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -99,7 +101,7 @@ class FrameReader:
         self._pending = bytearray()
 
     def read(self, piece: bytes) -> list[Record]:
-        """Return the records that a further piece completes. Raises Fatal if the bytes are malformed."""
+        """Return the records that end in this message. Raises Fatal if the bytes are malformed."""
         self._pending += piece
         found, at, data = list[Record](), 0, bytes(self._pending)
         while len(data) - at >= _HEAD.size:
@@ -122,7 +124,7 @@ class FrameReader:
 
     @property
     def complete(self) -> bool:
-        """True if no frame is incomplete."""
+        """Return whether the last frame is complete."""
         return not self._pending
 
     def _name(self, number: int, name: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Identities of agents and gateways, from their certificates.
+"""Identities of agents and gateways in a fleet, as certificates contain them.
 
-The subject alternative name `tailorbird://TENANT/agents/NAME` is the identity. The header of a message must repeat it;
-the header alone proves nothing.
+An identity is the subject alternative name `tailorbird://TENANT/agents/NAME`. A message header repeats it, but only the
+certificate proves it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class FleetIdentity:
 
     @property
     def uri(self) -> str:
-        """The URI in a certificate."""
+        """Return the subject alternative name for a certificate."""
         return f"tailorbird://{self.tenant}/{self.role}/{self.name}"
 
 
 def identity(tenant: str, role: str, name: str) -> FleetIdentity:
-    """Return an identity from user input. Raises UsageError for an invalid name."""
+    """Return the identity for names that a user supplies. Raises UsageError for an invalid name."""
     if not _TENANT.fullmatch(tenant):
         raise UsageError(f"{tenant!r} is not a valid tenant name", "a letter a-z, then at most 19 of a-z and 0-9")
     if not _NAME.fullmatch(name):
@@ -41,7 +41,7 @@ def identity(tenant: str, role: str, name: str) -> FleetIdentity:
 
 
 def identity_of(names: Iterable[str]) -> FleetIdentity | None:
-    """Return the identity in a certificate's alternative names; None if there is none, or more than one."""
+    """Return the identity in a certificate's subject alternative names; None if there is none, or more than one."""
     found = [_URI.fullmatch(name) for name in names if name.startswith("tailorbird:")]
     if len(found) != 1 or found[0] is None:
         return None

@@ -1,9 +1,9 @@
 """Leases: which agent may capture which source, by epoch.
 
 A lease is a claim in the fleet's topic, which has one partition. Of all claims with the greatest epoch, the first one
-in the topic wins. So any gateway may claim, no leader election is needed, and no two agents hold one epoch. This is
-true for any number of concurrent claims, and after compaction of older epochs. Leases keep agents from taking sources
-from one another. The safety of rows comes from Kafka's fencing.
+in the topic wins. So any gateway may claim, no leader election is needed, and no two agents hold one epoch. This holds
+for any number of concurrent claims, and after compaction. Leases only prevent two agents from capturing one source in
+turns; exactly-once delivery comes from Kafka's fencing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ingest.fleet.desired import DesiredSource, SourceSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Lease of one source: `agent`, connected to `gateway`, may capture it at `epoch`. An empty agent: no agent may.
+    """Right of `agent`, connected to `gateway`, to capture a source at `epoch`. If `agent` is empty, no agent may.
 
-    `claim` makes the record key unique. If two claims had one key, compaction would remove the first one, which wins.
+    `claim` is a unique text in the record's key: with equal keys, compaction would remove the first claim, which wins.
     """
 
     source: str
@@ -28,13 +28,13 @@ class Lease:
     claim: str = ""
 
     def admits(self, agent: str, epoch: int) -> bool:
-        """True if an agent may capture with an epoch. An older epoch of the same agent is refused."""
+        """Return whether an agent may capture at an epoch. An older epoch of the same agent is refused."""
         return bool(self.agent) and (agent, epoch) == (self.agent, self.epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """The gateway of an agent's latest stream. `labels` and `version` are reported by the agent."""
+    """The gateway to which an agent opened its latest stream. The agent reports `labels` and `version`."""
 
     agent: str
     gateway: str
@@ -45,12 +45,12 @@ class Presence:
 
 
 def winning_claim(held: Lease | None, claim: Lease) -> Lease:
-    """Return the lease in force after a further claim."""
+    """Return which of two claims is in force: the one with the greater epoch, else the earlier one (`held`)."""
     return claim if held is None or claim.epoch > held.epoch else held
 
 
 def next_epoch(held: Lease | None) -> int:
-    """Return the epoch for a further claim."""
+    """Return the epoch for the next claim."""
     return 1 if held is None else held.epoch + 1
 
 
@@ -61,10 +61,11 @@ def choose_agent(
     drained: Collection[str],
     unavailable: Collection[str],
 ) -> str | None:
-    """Choose the agent for a source: its holder while allowed, otherwise the first listed agent that is connected.
+    """Choose the agent of a source: its present one if still allowed, else the first listed agent that is connected.
 
-    Returns "" if no agent may capture it, and None to leave the lease unchanged. `unavailable` are agents that have
-    been disconnected for so long that another one may take over.
+    Returns "" if no agent may capture it, and None if the lease should stay as it is. `present` are connected agents,
+    `drained` those that must not capture. `unavailable` are agents that have been disconnected so long that another one
+    may take over.
     """
     if spec is None or not spec.running:
         return ""
@@ -87,10 +88,10 @@ def claims(
     gone: Collection[str],
     unavailable: Collection[str],
 ) -> Iterator[Lease]:
-    """Yield the claims that a gateway makes for its agents; none for leases already in force.
+    """Yield the claims that a gateway should make now, for its own agents; none where the lease in force is right.
 
     `drained` are agents that must not capture, `gone` are gateways that send no heartbeat. A gateway claims for agents
-    whose latest stream it has. It withdraws leases that it gave, or that a gone gateway gave.
+    whose latest stream it has. It withdraws leases that it, or a gone gateway, has given.
     """
     present = {one.agent for one in presences.values() if one.connected and one.gateway not in gone}
     here = {agent for agent in present if presences[agent].gateway == gateway}

@@ -1,4 +1,5 @@
-"""Reject messages that a correct agent never sends: invalid names, or too many of them."""
+"""Validate messages of agents: names must be printable and limited in length and number, as a correct agent sends
+them."""
 
 from __future__ import annotations
 
@@ -43,5 +44,5 @@ def _place(place: MapPlace) -> str:
 
 
 def _is_name(text: str, longest: int) -> bool:
-    """True for a printable text; database servers allow any such name."""
+    """Return whether a text is printable and not too long. Database servers allow any such name."""
     return 0 < len(text) <= longest and text.isprintable()

@@ -1,6 +1,6 @@
-"""Permissions of a source's session: its own topics, and its own keys in the topics that all sources share.
+"""Write permissions of a source's session: its own topics, and its own keys in the topics that all sources share.
 
-The gateway checks each record, so that a faulty or compromised agent cannot write another source's rows.
+The gateway checks each record, so that a faulty or compromised agent cannot write rows of another source.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from ingest.records.capture_interfaces import Record
 
 @dataclass(frozen=True, slots=True)
 class Permits:
-    """Permissions of one source.
+    """Permissions of one source's session.
 
-    `changes` are the topics of its listed tables. If it is `open_ended`, it may create more.
+    `changes` are the topics of its listed tables. `open_ended`: it may also create topics of other tables in its
+    databases.
     """
 
     topology: str
@@ -37,7 +38,7 @@ class Permits:
         object.__setattr__(self, "_shared", {name(self.topology): check for name, check in own.items()})
 
     def topic(self, name: str) -> bool:
-        """True for a topic of the source's changes, or one that it may create."""
+        """Return whether a topic is one for the source's changes, existing or to be created."""
         if name in self.changes:
             return True
         begins = f"{self.topology}.{self.source}."
@@ -45,7 +46,7 @@ class Permits:
         return self.open_ended and not control and name.startswith(begins) and naming.is_topic(name)
 
     def record(self, record: Record) -> bool:
-        """True if the source may write a record."""
+        """Return whether the source may write a record."""
         check = self._shared.get(record.topic)
         return self.topic(record.topic) if check is None else check(record.key)
 

@@ -19,10 +19,10 @@ _REASON = 2000  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """Status of one source, reported by its agent: version, epoch, progress and effective configuration.
+    """Status of one source as its agent reports it: version, epoch and progress.
 
-    `hash` identifies the effective configuration: the desired one, narrowed by the agent's policy. It is empty if
-    nothing runs. `narrowed`: the policy restricts the configuration. `position` has the form that `/health` shows.
+    The effective configuration is the desired one as the agent's policy restricts it. `hash` identifies it; empty if
+    nothing runs. `narrowed`: the policy does restrict it. `position` has the form that `/health` shows.
     """
 
     agent: str
@@ -37,12 +37,12 @@ class SourceReport:
     at_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form; inverse of `reported_of`."""
+        """Return the JSON form for the topic; inverse of `reported_of`."""
         return dataclasses.asdict(self)
 
 
 def reported_of(value: Mapping[str, Any]) -> SourceReport:
-    """Read a stored report. Raises KeyError, TypeError or ValueError if it is malformed."""
+    """Decode a stored report. Raises KeyError, TypeError or ValueError if it is malformed."""
     if value["status"] not in APPLIED:
         raise ValueError(f"status {value['status']!r}")
     known = {field.name: value[field.name] for field in dataclasses.fields(SourceReport) if field.name in value}
@@ -50,7 +50,7 @@ def reported_of(value: Mapping[str, Any]) -> SourceReport:
 
 
 def effective_hash(source: Source) -> str:
-    """Hash all settings that decide which data leaves a source, without its address and password."""
+    """Return a hash of all settings that decide which data leaves the host, without address and password."""
     settings = {
         "database": source.database,
         "tables": sorted(map(str, source.tables)),

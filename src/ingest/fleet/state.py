@@ -1,8 +1,9 @@
-"""Fold the records of the fleet's topic `<topology>.fleet` into one state.
+"""State of the fleet, computed from the records of the topic `<topology>.fleet`.
 
-The topic has one partition and is compacted. A key is a JSON list that begins with the kind. Unknown kinds are ignored,
-so that gateways of two versions can read one topic. Leases and versions are claims: each has its own key, so that
-compaction keeps all of them, and the first claim of a number wins. For all other kinds the newest record wins.
+The topic has one partition and is compacted. A key is a JSON list that begins with the kind of record. Unknown kinds
+are ignored, so that gateways of two versions can share the topic. Leases and versions are claims: each record has its
+own key, so compaction keeps all of them, and the first claim of a number wins. Of all other kinds the newest record per
+key wins.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from ingest.fleet.tokens import AGENT, ROLES, Token
 
 StateRecord = tuple[bytes, bytes | None]
 _SPEC = {"agents", "connection", "running"}
-VERSIONS = 100  # of a source's configuration are kept for rollback
+VERSIONS = 100  # versions per source that are kept for rollbacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetState:
-    """Content of the topic up to an offset. Immutable; `folded` returns the next state.
+    """Content of the fleet's topic up to an offset. Immutable; `folded` returns the next state.
 
-    `desired`: versions by source, oldest first. `reported` by agent and source, `maps` by agent, connection and
-    database. `revoked`: certificates by serial number. `beats`: the last heartbeat of each gateway. `strange` counts
-    records that could not be read.
+    `desired` are the versions of each source, oldest first. `reported` is by (agent, source), `maps` by (agent,
+    connection, database), `drained` by (role, name), `revoked` by serial number. `beats` is the last heartbeat of each
+    gateway. `strange` is the number of records that could not be read.
     """
 
     desired: Mapping[str, tuple[DesiredSource, ...]] = field(default_factory=dict)
@@ -46,20 +47,20 @@ class FleetState:
     strange: int = 0
 
     def newest(self) -> dict[str, DesiredSource]:
-        """Return the current version by source, including removed sources."""
+        """Return the newest version of each source, also of removed sources."""
         return {source: versions[-1] for source, versions in self.desired.items()}
 
     def spec(self, source: str) -> SourceSpec | None:
-        """Return the current configuration; None if the source does not exist or was removed."""
+        """Return the current configuration of a source; None if it does not exist or was removed."""
         versions = self.desired.get(source, ())
         return versions[-1].spec if versions else None
 
     def is_drained(self, role: str, name: str) -> bool:
-        """True if an agent (`agents`) must have no sources, or a gateway (`gateways`) no agents."""
+        """Return whether an agent (role `agents`) must have no sources, or a gateway (role `gateways`) no agents."""
         return self.drained.get((role, name), False)
 
     def captured(self, agent: str, connection: str) -> dict[str, SourceSpec]:
-        """Return the sources of a connection that an agent may capture."""
+        """Return the configurations of the sources that an agent may capture on one connection."""
         found = ((name, newest.spec) for name, newest in self.newest().items())
         return {
             name: spec for name, spec in found if spec and spec.connection == connection and agent in spec.agents
@@ -67,7 +68,7 @@ class FleetState:
 
 
 def folded(state: FleetState, records: Iterable[StateRecord]) -> FleetState:
-    """Return the state after further records, in the topic's order."""
+    """Return the state after more records, which must be in the topic's order."""
     made: dict[str, Any] = {}
 
     def of(name: str) -> dict[Any, Any]:
@@ -80,7 +81,8 @@ def folded(state: FleetState, records: Iterable[StateRecord]) -> FleetState:
     for key, value in records:
         try:
             _fold(of, orjson.loads(key), None if value is None else orjson.loads(value))
-        except (AttributeError, LookupError, TypeError, ValueError):  # counted: the reader of the topic logs the number
+        # not an error: the reader of the topic logs how many there are
+        except (AttributeError, LookupError, TypeError, ValueError):
             strange += 1
     return replace(state, **made, strange=strange)
 
@@ -88,7 +90,7 @@ def folded(state: FleetState, records: Iterable[StateRecord]) -> FleetState:
 def _fold(of: Any, key: Any, value: Any) -> None:
     kind, names = key[0], key[1:]
     if kind == "lease":
-        if value is not None:  # a tombstone only removes a claim that is no longer in force
+        if value is not None:  # a tombstone changes nothing: it belongs to a claim that is not in force
             claim = _lease_of(names, value)
             of("leases")[claim.source] = winning_claim(of("leases").get(claim.source), claim)
     elif kind == "desired":
@@ -159,7 +161,7 @@ def _key(*names: Any) -> bytes:
 
 
 def lease_record(lease: Lease) -> StateRecord:
-    """Return the record of a claim. Another claim may win: read the topic after writing."""
+    """Return the record of a claim. An earlier claim may win, so read the topic after writing."""
     return _lease_key(lease), orjson.dumps({"agent": lease.agent, "gateway": lease.gateway})
 
 
@@ -173,14 +175,15 @@ def _lease_key(lease: Lease) -> bytes:
 
 
 def desired_record(desired: DesiredSource, writer: str) -> StateRecord:
-    """Return the record of a version. Another writer may win: read the topic after writing. `writer` must be unique."""
+    """Return the record of a new version. Another writer may win, so read the topic after writing. `writer` must be
+    unique."""
     spec = None if desired.spec is None else desired.spec.to_json()
     value = {"spec": spec, "by": desired.by, "at_ms": desired.at_ms, "of": desired.of}
     return _key("desired", desired.source, desired.version, writer), orjson.dumps(value)
 
 
 def desired_over(desired: DesiredSource) -> StateRecord:
-    """Return the tombstone of a version, as it was read."""
+    """Return the tombstone of an old version, as it was read from the topic."""
     return _key("desired", desired.source, desired.version, desired.writer), None
 
 
@@ -195,7 +198,7 @@ def reported_record(reported: SourceReport) -> StateRecord:
 
 
 def map_record(seen: DatabaseSeen) -> StateRecord:
-    """Return the record of a database in the catalog."""
+    """Return the record of one database of an agent's catalog."""
     return _key("map", seen.agent, seen.connection, seen.database), orjson.dumps(seen.to_json())
 
 
@@ -205,21 +208,21 @@ def map_over(agent: str, connection: str, database: str) -> StateRecord:
 
 
 def drained_record(role: str, name: str, drained: bool) -> StateRecord:
-    """Return the record that drains an agent or a gateway, or ends that."""
+    """Return the record that starts (`drained` True) or ends the draining of an agent or gateway."""
     return _key("drained", role, name), orjson.dumps(True) if drained else None
 
 
 def token_record(token: Token) -> StateRecord:
-    """Return the record of a token. Revoked tokens stay, so that their use is distinguished from a guess."""
+    """Return the record of a token. Revoked tokens are kept, to distinguish their use from guessed ones."""
     value = {name: content for name, content in asdict(token).items() if name != "id"}
     return _key("token", token.id), orjson.dumps(value)
 
 
 def revoked_record(revoked: RevokedCertificate) -> StateRecord:
-    """Return the record of a revoked certificate; it is never removed."""
+    """Return the record of a revoked certificate, which is never removed."""
     return _key("revoked", revoked.serial), orjson.dumps({"by": revoked.by, "at_ms": revoked.at_ms})
 
 
 def beat_record(gateway: str, beat: int) -> StateRecord:
-    """Return the record of a gateway's heartbeat."""
+    """Return the record of a gateway's heartbeat; `beat` is its number."""
     return _key("gateway", gateway), orjson.dumps({"beat": beat})

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 Role = Literal["view", "operate", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)  # each covers those before it
-AGENT: Literal["agent"] = "agent"  # for an agent without a certificate: it may only open a stream
+ROLES: tuple[Role, ...] = get_args(Role)  # in increasing order: each role includes the ones before it
+AGENT: Literal["agent"] = "agent"  # role of a token for an agent without a certificate, which may only open a stream
 SECRET = 32  # bytes
 _TOKEN = re.compile(r"tb_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _NO_ONE = hashlib.sha256(b"").hexdigest()
@@ -23,7 +23,10 @@ _NO_ONE = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token: its holder, role and expiry. `sha256` of the secret is in hex, times are milliseconds since 1970."""
+    """A token: its holder's name, role and expiry. `sha256` is the secret's hash in hexadecimal.
+
+    Times are milliseconds since 1970.
+    """
 
     id: str
     name: str
@@ -34,11 +37,11 @@ class Token:
     revoked: bool = False
 
     def may(self, role: Role) -> bool:
-        """True if the token's role includes another role."""
+        """Return whether the token's role includes another role."""
         return self.role != AGENT and ROLES.index(self.role) >= ROLES.index(role)
 
     def shown(self) -> dict[str, Any]:
-        """Return all fields except the hash."""
+        """Return all fields except the hash, for people."""
         return {
             "id": self.id, "name": self.name, "role": self.role, "issued_ms": self.issued_ms,
             "expires_ms": self.expires_ms, "revoked": self.revoked,
@@ -46,25 +49,25 @@ class Token:
 
 
 def written(number: str, secret: str) -> str:
-    """Return the text of a token: `number` has 16 hex digits, `secret` 43 characters of URL-safe base64."""
+    """Return the text of a token. `number` has 16 hexadecimal digits, `secret` 43 characters of URL-safe base64."""
     return f"tb_{number}_{secret}"
 
 
 def number_of(text: str) -> str:
-    """Return the number in a token's text, without checking it; empty if the text is not a token."""
+    """Return the id in a token's text, without any check; empty if the text is not a token."""
     match = _TOKEN.fullmatch(text)
     return match[1] if match else ""
 
 
 def hashed(secret: str) -> str:
-    """Return the stored hash of a secret."""
+    """Return the hash of a secret, as it is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def checked(text: str, tokens: dict[str, Token], now_ms: float) -> Token | str:
-    """Return the valid token for a text, or why it is refused.
+    """Return the token to which a text belongs, or why it is refused. `tokens` are by id.
 
-    Unknown tokens and wrong secrets take the same time.
+    An unknown token and a wrong secret take the same time.
     """
     match = _TOKEN.fullmatch(text)
     number, secret = (match[1], match[2]) if match else ("", "")
@@ -80,10 +83,10 @@ def checked(text: str, tokens: dict[str, Token], now_ms: float) -> Token | str:
 
 
 class Guesses:
-    """Failed attempts by address.
+    """Limit of failed attempts per address.
 
-    After `most` failures within `window` seconds an address is refused until the window ends. At most `addresses` are
-    kept, and the oldest are dropped first. Times are seconds of one clock.
+    After `most` failures within `window` seconds, an address is refused until the window ends. At most `addresses`
+    addresses are stored; the oldest are dropped first. Times are seconds of one clock.
     """
 
     def __init__(self, most: int = 10, window: float = 60.0, addresses: int = 10_000) -> None:
@@ -91,7 +94,7 @@ class Guesses:
         self._failed: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def shut(self, address: str, now: float) -> float:
-        """Return the seconds until an address is accepted again; 0 if it is now."""
+        """Return the number of seconds for which an address is still refused; 0 if it is accepted."""
         since, count = self._failed.get(address, (now, 0))
         return max(0.0, since + self._window - now) if count >= self._most else 0.0
 

@@ -1,4 +1,4 @@
-"""The stream's name and limits, the same for agents and gateways."""
+"""Name and limits of the gRPC stream between agent and gateway, used by both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST = 4 * 1024 * 1024  # bytes of a session channel's records that may be in fl
 MESSAGE = 1024 * 1024  # bytes; each end refuses a longer one
 _PING_MS, _PONG_MS = 20_000, 10_000
 
-# a ping every 20 s, also on an idle stream: a silently broken connection ends within half a minute
+# a ping every 20 s, also on an idle stream, so that a broken connection is noticed within half a minute
 AGENT_OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE),
     ("grpc.max_send_message_length", MESSAGE),
@@ -23,7 +23,7 @@ AGENT_OPTIONS = (
 )
 GATEWAY_OPTIONS = (
     *AGENT_OPTIONS,
-    # otherwise the server treats an agent's pings as abuse, and closes the connection
+    # with the default, the server would treat the agent's pings as abuse and close the connection
     ("grpc.http2.min_recv_ping_interval_without_data_ms", _PING_MS // 2),
     ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS // 2),
     ("grpc.so_reuseport", 0),  # a second gateway on the same port must fail
@@ -31,5 +31,5 @@ GATEWAY_OPTIONS = (
 
 
 def hello(version: str, tenant: str = "", agent: str = "") -> StreamRequest:
-    """Return the first message of either side."""
+    """Return the first message that either side sends."""
     return StreamRequest(header=Header(tenant=tenant, agent=agent), hello=Hello(protocol=PROTOCOL, version=version))

@@ -54,7 +54,7 @@ class AgentConnection(Protocol):
 
     @property
     def full(self) -> bool:
-        """True if so much is queued that further commands should wait."""
+        """Return whether so much is queued that further commands should wait."""
 
     def end(self, why: str) -> None:
         """End the stream. The agent may connect again."""

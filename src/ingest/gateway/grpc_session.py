@@ -305,7 +305,7 @@ class Relay(Search):
 
     @property
     def ended(self) -> bool:
-        """True if the topic is no longer read for this search."""
+        """Return whether the topic is no longer read for this search."""
         return self._done or self._failed is not None
 
     @property

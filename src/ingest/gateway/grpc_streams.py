@@ -48,13 +48,13 @@ class Fleet(Protocol):
     """Agents and sources that the gateway serves. The event loop calls it, so nothing here may block."""
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """True if the gateway serves the agent's tenant."""
+        """Return whether the gateway serves the agent's tenant."""
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
         """Return a source that an agent may capture, with the epoch of its lease (0: no lease); None for any other."""
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """True if an agent's certificate was revoked."""
+        """Return whether an agent's certificate was revoked."""
 
     def bearer(self, token: str) -> FleetIdentity | str:
         """Return the agent of a token, or why the token is refused."""
@@ -134,17 +134,17 @@ class AgentStream:
             session_handler.put(None)
 
     def send(self, request: StreamRequest) -> None:
-        """See `AgentConnection`. The coordinator's thread calls it."""
+        """Implements `AgentConnection.send`. The coordinator's thread calls it."""
         self._queued += request.ByteSize()
         self._soon(self._command, request)
 
     @property
     def full(self) -> bool:
-        """See `AgentConnection`."""
+        """Implements `AgentConnection.full`."""
         return self._queued - self._sent > _FULL
 
     def end(self, why: str) -> None:
-        """See `AgentConnection`. Any thread may call it."""
+        """Implements `AgentConnection.end`. Any thread may call it."""
         self._soon(self._end, why)
 
     def end_unauthenticated(self, why: str) -> None:
@@ -292,8 +292,9 @@ class AgentStream:
         return session_handler
 
     def _crowded(self) -> bool:
-        """True if the limit of session channels or of their threads is reached. Threads of closed channels may still
-        end.
+        """Return whether no further session channel may be opened: too many of them, or of their threads, exist.
+
+        The thread of a closed channel may still be running.
         """
         self._threads = [one for one in self._threads if one.is_alive()]
         return len(self._handlers) >= _CHANNELS or len(self._threads) >= 2 * _CHANNELS

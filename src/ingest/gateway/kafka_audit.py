@@ -35,7 +35,7 @@ class KafkaAudit:
         )
 
     def line(self, entry: Mapping[str, Any]) -> None:
-        """See `Audit`. A line that Kafka does not accept is only in the gateway's log."""
+        """Implements `Audit.line`. A line that Kafka does not accept is only in the gateway's log."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
@@ -45,7 +45,7 @@ class KafkaAudit:
         self._producer.poll(0)
 
     def sure(self, entry: Mapping[str, Any]) -> None:
-        """See `Audit`."""
+        """Implements `Audit.sure`."""
         errors = list[Any]()
         self._produce(entry, lambda error, message: errors.append(error))
         deadline = time.monotonic() + _SURE
@@ -56,7 +56,7 @@ class KafkaAudit:
             raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {why}")
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """See `Audit`."""
+        """Implements `Audit.newest`."""
         consumer = Consumer(
             client_settings(
                 self._brokers, group_id=self._topic, enable_auto_commit=False, enable_partition_eof=True,

@@ -21,15 +21,15 @@ class KafkaPositions:
     topology: Topology
 
     def positions(self, source: str, spec: SourceSpec) -> Sequence[Mapping[str, Any]]:
-        """See `commands.FleetSources`."""
+        """Implements `FleetSources.positions`."""
         return [_shown(mark) for mark in kept_positions(self.topology, source_of(spec, self.topology.name, source))]
 
     def set_back(self, source: str, spec: SourceSpec, sequence: int | None, ts_ms: float | None) -> Mapping[str, Any]:
-        """See `commands.FleetSources`."""
+        """Implements `FleetSources.set_back`."""
         return _shown(set_back(self.topology, source_of(spec, self.topology.name, source), sequence, ts_ms))
 
     def signal(self, source: str, kind: str, tables: Sequence[str], where: str) -> None:
-        """See `commands.FleetSources`."""
+        """Implements `FleetSources.signal`."""
         send(self.topology, source, signal_value(kind, tuple(tables), where))
 
 

@@ -86,7 +86,7 @@ class LeasedLog(KafkaLog):
         super().__init__(topology, source, make_topics(topology, source), TRANSACTION_TIMEOUT_MS)
 
     def recover(self) -> Recovered:
-        """See `ChangeLog`. Raises Retriable without the lease."""
+        """Implements `ChangeLog.recover`. Raises Retriable without the lease."""
         self._held.check()
         found = super().recover()
         self._held.check()
@@ -157,7 +157,7 @@ class KafkaFleet:
     topic: StateTopic | None = None
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.source`."""
         if agent.tenant != self.tenant:
             return None
         if self.topic is not None and name in self.topic.state.desired:
@@ -171,11 +171,11 @@ class KafkaFleet:
         return None if found is None else KafkaSource(self.topology, found)
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.serves`."""
         return agent.tenant == self.tenant
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.revoked`."""
         return self.topic is not None and serial in self.topic.state.revoked
 
     def bearer(self, token: str) -> FleetIdentity | str:

@@ -63,11 +63,11 @@ class KafkaState:
 
     @property
     def state(self) -> FleetState:
-        """See `StateTopic`."""
+        """Implements `StateTopic.state`."""
         return self._state
 
     def fresh(self) -> FleetState:
-        """See `StateTopic`."""
+        """Implements `StateTopic.fresh`."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         deadline = time.monotonic() + TIMEOUT
         while True:
@@ -87,7 +87,7 @@ class KafkaState:
             time.sleep(0.05)
 
     def write(self, *records: StateRecord) -> FleetState:
-        """See `StateTopic`."""
+        """Implements `StateTopic.write`."""
         offsets, failed = list[int](), list[Any]()
 
         def delivered(error: Any, message: Any) -> None:
@@ -107,7 +107,7 @@ class KafkaState:
         return self._reached(max(offsets) + 1)
 
     def send(self, record: StateRecord) -> None:
-        """See `StateTopic`. A record that Kafka does not accept is logged."""
+        """Implements `StateTopic.send`. A record that Kafka does not accept is logged."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:

@@ -31,7 +31,7 @@ class CreditBudget:
 
     @property
     def over(self) -> bool:
-        """True if channels hold more than the budget, because records in flight cannot be refused."""
+        """Return whether channels hold more than the budget, because records in flight cannot be refused."""
         return self._held > self._total
 
     def take(self, size: int) -> bool:
@@ -79,7 +79,8 @@ class ChannelCredit:
 
     @property
     def must_wait(self) -> bool:
-        """True if the channel must wait for deliveries: no budget is left, and more than `FIRST` is in flight."""
+        """Return whether the channel must wait for deliveries: the budget is used up and more than `FIRST` is in
+        flight."""
         return self._in_flight > FIRST and self._budget.over
 
     def receive(self, size: int) -> bool:

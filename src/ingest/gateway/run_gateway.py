@@ -175,19 +175,19 @@ class GatewayRuntime:
         self._thread.start()
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.serves`."""
         return agent.tenant == self._coordinator.tenant
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.source`."""
         return self._source(agent, name, epoch)
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.revoked`."""
         return serial in self._topic.state.revoked
 
     def bearer(self, token: str) -> FleetIdentity | str:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.bearer`."""
         found = checked(token, dict(self._topic.state.tokens), time.time() * 1000)
         if isinstance(found, str):
             return found
@@ -196,13 +196,13 @@ class GatewayRuntime:
         return FleetIdentity(self._coordinator.tenant, "agents", found.name)
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.joined`."""
         ready = request.ready
         places = {(place.connection, place.database) for place in ready.places}
         self._heard.put(lambda: self._coordinator.joined(agent_connection, dict(ready.labels), version, places))
 
     def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
-        """See `grpc_streams.Fleet`. If the coordinator is overloaded, the stream ends and its agent reports again
+        """Implements `Fleet.heard`. If the coordinator is overloaded, the stream ends and its agent reports again
         later.
         """
         size = request.ByteSize()
@@ -218,11 +218,11 @@ class GatewayRuntime:
         self._heard.put(heard)
 
     def left(self, agent_connection: AgentConnection) -> None:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.left`."""
         self._heard.put(lambda: self._coordinator.left(agent_connection))
 
     def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None = None) -> None:
-        """See `grpc_streams.Fleet`."""
+        """Implements `Fleet.refused`."""
         try:
             self._audit.line(entry)
         except Retriable as error:

@@ -21,36 +21,36 @@ class Tenants:
     fleets: Mapping[str, Fleet]
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """See `Fleet`."""
+        """Implements `Fleet.serves`."""
         return agent.tenant in self.fleets
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
-        """See `Fleet`."""
+        """Implements `Fleet.source`."""
         return self.fleets[agent.tenant].source(agent, name, epoch) if self.serves(agent) else None
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """See `Fleet`. A tenant can revoke only certificates of its own agents."""
+        """Implements `Fleet.revoked`. A tenant can revoke only certificates of its own agents."""
         return self.serves(agent) and self.fleets[agent.tenant].revoked(agent, serial)
 
     def bearer(self, token: str) -> FleetIdentity | str:
-        """See `Fleet`."""
+        """Implements `Fleet.bearer`."""
         answers = [fleet.bearer(token) for fleet in self.fleets.values()]
         agents = [one for one in answers if not isinstance(one, str)]
         return agents[0] if agents else max((str(one) for one in answers), key=len)  # whose fleet knows it says more
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
-        """See `Fleet`."""
+        """Implements `Fleet.joined`."""
         self.fleets[agent_connection.agent.tenant].joined(agent_connection, request, version)
 
     def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
-        """See `Fleet`."""
+        """Implements `Fleet.heard`."""
         self.fleets[agent_connection.agent.tenant].heard(agent_connection, request)
 
     def left(self, agent_connection: AgentConnection) -> None:
-        """See `Fleet`."""
+        """Implements `Fleet.left`."""
         self.fleets[agent_connection.agent.tenant].left(agent_connection)
 
     def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None) -> None:
-        """See `Fleet`."""
+        """Implements `Fleet.refused`."""
         tenant = agent.tenant if agent is not None and self.serves(agent) else self.own
         self.fleets[tenant].refused(entry, agent)

@@ -1,1 +1,1 @@
-"""The agent's side of a gateway: a change log that is reached over one stream, which the agent dials."""
+"""The agent's change log: it sends records to a gateway over one stream, which the agent dials."""

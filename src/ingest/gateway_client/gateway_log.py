@@ -1,9 +1,10 @@
-"""A change log that a gateway writes; implements `ChangeLog` by calls to the session handler over a session channel.
+"""Change log of an agent: it implements `ChangeLog` by calls to a gateway, over a session channel of the agent's
+stream.
 
-The session handler provides exactly-once delivery: it owns the change log (`ingest.log.kafka_log`). There, `recover`
-fences every predecessor, and `commit` is answered after Kafka has committed. The end of a session channel ends the
-session. The next session recovers, whether or not the last commit succeeded. No record is stored here: uncommitted
-changes are read from the database again.
+The gateway's session handler provides exactly-once delivery: it owns the Kafka log (`ingest.log.kafka_log`), where
+`recover` fences every earlier writer, and `commit` is answered after Kafka has committed. If the channel ends, the
+session ends, too. The next session recovers, whether or not the last commit succeeded. The agent stores no records:
+changes that are not committed are read from the database again.
 """
 
 from __future__ import annotations
@@ -26,45 +27,45 @@ _EMPTY = Empty()
 
 
 class SessionChannels(Protocol):
-    """A connection to a gateway that carries session channels."""
+    """A connection to a gateway that carries a session channel per source."""
 
     def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
-        """Open a session channel for a source."""
+        """Open a session channel for a source. `unasked` receives replies that are no answer to a call."""
 
     def leave(self, channel: SessionChannel) -> None:
-        """Drop a session channel: later replies to it are ignored."""
+        """Drop a session channel, so that later replies to it are ignored."""
 
 
 class GatewayLog:
-    """The log of one source, for one session."""
+    """Change log of one source, for one session."""
 
     def __init__(self, stream: SessionChannels, source: str) -> None:
         self._stream, self._source = stream, source
         self._channel = stream.channel(source, self._heard)
         self._frames = FrameWriter()
         self._searches: dict[int, Search] = {}
-        self._parts: dict[int, bytearray] = {}  # the received part of a long record, by search
+        self._parts: dict[int, bytearray] = {}  # parts of a long record that have arrived, by search
         self._asked = 0
         self._ensured = set[str]()
         self._signals: int | None = None
         self._closed = False
 
     def recover(self) -> Recovered:
-        """See `ChangeLog`."""
+        """Implements `ChangeLog.recover`."""
         return recovered_of(self._channel.ask(recover=_EMPTY))
 
     def ensure_topic(self, name: str) -> None:
-        """Create the topic of a table's changes if it is missing. Raises Fatal if the source may not use it."""
+        """Create the topic of a table's changes if it does not exist. Raises Fatal if the source may not use it."""
         if name not in self._ensured:
             self._channel.ask(ensure_topic=name)
             self._ensured.add(name)
 
     def append(self, record: Record) -> None:
-        """See `ChangeLog`; waits while the gateway gives no credit."""
+        """Implements `ChangeLog.append`; waits while the gateway gives no credit."""
         self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `ChangeLog`; waits while the gateway gives no credit."""
+        """Implements `ChangeLog.extend`; waits while the gateway gives no credit."""
         try:
             for piece in self._frames.write(records):
                 self._send(piece)
@@ -72,36 +73,36 @@ class GatewayLog:
             raise Fatal(f"a gateway does not accept a record with {error}") from error
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `ChangeLog`."""
+        """Implements `ChangeLog.commit`."""
         self._flush()
         content = checkpoint_bytes(checkpoint, self._source)
         self._channel.ask(commit=Commit(records=self._frames.records, checkpoint=content))
         self._channel.uncommitted = False
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """See `ChangeLog`."""
+        """Implements `ChangeLog.kept`."""
         found: list[Mapping[str, Any]] = self._channel.ask(kept=_EMPTY)
         return found
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """See `ChangeLog`."""
+        """Implements `ChangeLog.history`."""
         return tuple((key, value) for key, value in self._channel.ask(history=_EMPTY))
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `ChangeLog`."""
+        """Implements `ChangeLog.restate`."""
         self._flush()
         self._channel.uncommitted = True
         self._channel.report(restate=_EMPTY)
         self.extend(records)
 
     def search(self, search: Search) -> None:
-        """See `ChangeLog`. The gateway reads the topic and sends its records over the stream."""
+        """Implements `ChangeLog.search`. The gateway reads the topic and sends its records over the stream."""
         number = self._asked = self._asked + 1
         self._searches[number] = search
         self._channel.report(search=SearchCall(number=number, topic=search.topic, begin=search.begin))
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """See `signals.Signals`. The first call waits for the answer; later calls return what has arrived since."""
+        """Implements `Signals.read`. The first call waits for the answer; later calls return what has arrived since."""
         if self._signals is None:
             self._signals = self._channel.begin(signals=Signals(start=start))
         elif start is not None and not self._channel.arrived(self._signals):
@@ -111,8 +112,8 @@ class GatewayLog:
         return [signal_of(value) for value in answer["values"]], answer["next"]
 
     def abort(self) -> None:
-        """See `ChangeLog`."""
-        self._frames = FrameWriter()  # the session handler's reader starts again, too
+        """Implements `ChangeLog.abort`."""
+        self._frames = FrameWriter()  # the gateway's reader of signals starts again, too
         self._give_up(abort=_EMPTY)
         self._channel.uncommitted = False
 
@@ -130,7 +131,7 @@ class GatewayLog:
         try:
             self._channel.report(**what)
         except TailorbirdError:
-            return  # the end of the session channel has ended its transaction
+            return  # the channel has ended, so the gateway has aborted the transaction
 
     def _flush(self) -> None:
         for piece in self._frames.rest():
@@ -163,7 +164,7 @@ class GatewayLog:
             search.begin, search.done = dict(reply.search_end.begin), True
 
     def _seen(self, number: int, search: Search, one: FoundRecord) -> None:
-        """Pass a found record to its search; collect the parts of a long one first."""
+        """Pass a found record to its search, once all parts of a long record have arrived."""
         if one.more or number in self._parts:
             whole = self._parts.setdefault(number, bytearray())
             whole += one.value

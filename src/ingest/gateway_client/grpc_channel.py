@@ -1,4 +1,4 @@
-"""The session channel of one session on a stream: calls with answers, and records that consume credit.
+"""Session channel on a stream: calls with answers, and records whose flow the gateway limits by credit.
 
 The stream's reader thread passes replies to the channel. One other thread makes the calls.
 """
@@ -17,11 +17,14 @@ from ingest.fleet.answers import error_of
 from ingest.fleet.fleet_pb2 import Empty, LogCall, LogReply
 from ingest.fleet.wire import FIRST
 
-_TIMEOUT = 120.0  # seconds: the gateway itself waits for Kafka twice
+_TIMEOUT = 120.0  # seconds to wait for an answer: within a call, the gateway may wait for Kafka twice
 
 
 class SessionChannel:
-    """Session channel `number` of a stream. `send` sends a call, and raises Retriable if the stream has ended."""
+    """Channel `number` of a stream. `send` sends a call, and raises Retriable if the stream has ended.
+
+    `unasked` receives replies that are no answer to a call.
+    """
 
     def __init__(
         self, number: int, send: Callable[[LogCall], None], unasked: Callable[[LogReply], None] = lambda reply: None
@@ -34,20 +37,21 @@ class SessionChannel:
         self._done = set[int]()
         self._failures: dict[int, TailorbirdError] = {}
         self._over: TailorbirdError | None = None
-        self.uncommitted = False  # records were sent that no commit covers
+        self.uncommitted = False  # records were sent since the last commit
 
     def report(self, **what: Any) -> None:
-        """Send a call without an answer. Raises the error that ended the channel."""
+        """Send a call that has no answer. Raises the error that ended the channel, if any."""
         if self._over is not None:
             raise self._over
         self._send(LogCall(channel=self.number, **what))
 
     def ask(self, **what: Any) -> Any:
-        """Call and return the answer. Raises the error of the log, or Retriable after a timeout."""
+        """Make a call and return its answer. Raises the error that the gateway returns, or Retriable after a
+        timeout."""
         return self.answered(self.begin(**what))
 
     def begin(self, **what: Any) -> int:
-        """Send a call and return its number, with which `answered` returns the answer."""
+        """Send a call and return its number, for `answered`."""
         with self._heard:
             if self._over is not None:
                 raise self._over
@@ -58,7 +62,7 @@ class SessionChannel:
         return number
 
     def answered(self, call: int) -> Any:
-        """Wait for the answer of a call, and return it."""
+        """Wait for the answer to a call, and return it."""
         with self._heard:
             in_time = self._heard.wait_for(lambda: self.arrived(call), _TIMEOUT)
             failure = self._failures.pop(call, None) or (self._over if call not in self._done else None)
@@ -71,11 +75,11 @@ class SessionChannel:
         return orjson.loads(content)
 
     def arrived(self, call: int) -> bool:
-        """True if the answer of a call has arrived, or can no longer arrive."""
+        """Return whether the answer to a call has arrived, or can no longer arrive."""
         return call in self._done or call in self._failures or self._over is not None
 
     def spend(self, size: int) -> None:
-        """Wait until any credit is left, then subtract `size` bytes. One piece may overdraw the credit."""
+        """Wait until credit is left, then subtract `size` bytes from it. One message may make the credit negative."""
         with self._heard:
             if not self._heard.wait_for(lambda: self._credit > 0 or self._over is not None, _TIMEOUT):
                 raise Retriable("the gateway accepts no records")
@@ -84,12 +88,12 @@ class SessionChannel:
             self._credit -= size
 
     def close(self) -> None:
-        """Make the session handler abort uncommitted records and close the channel, even after a failure."""
+        """Close the channel, also after a failure. The gateway aborts records that are not committed."""
         with suppress(TailorbirdError):  # the end of a stream has the same effect
             self._send(LogCall(channel=self.number, close=Empty()))
 
     def hear(self, reply: LogReply) -> None:
-        """Handle a reply of the gateway. Replies arrive in order."""
+        """Process a reply of the gateway. Call it in the order of arrival."""
         what = reply.WhichOneof("what")
         if what in ("found", "search_end"):
             self._unasked(reply)

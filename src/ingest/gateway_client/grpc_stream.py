@@ -1,6 +1,6 @@
 """The agent's stream to a gateway, over mTLS, with many session channels; implements `gateway_log.SessionChannels`.
 
-A stream is used until it ends. The next session then dials again (`Gateways.stream`), at each address in turn.
+A stream is used until it ends. The next session then dials the next address (`Gateways.stream`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ingest.gateway_client.grpc_channel import SessionChannel
 _TIMEOUT = 15.0  # seconds until the gateway's hello
 _FAREWELL = 1.0  # seconds
 _BEAT = 3.0  # seconds without a message until a heartbeat is sent, while records are uncommitted
-_AGAIN = 1.0  # seconds, at most, between attempts: each of an agent's sources would dial by itself
+_AGAIN = 1.0  # maximum seconds between attempts; within that time, all sources of the agent share one attempt
 _VERSION = version("tailorbird")
 _REMEDIES = {
     grpc.StatusCode.UNAUTHENTICATED: "use the certificate or token of an agent of this fleet",
@@ -38,7 +38,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """PEM files: the fleet's CA certificate, and the agent's certificate and key, or its `token` instead of these."""
+    """Paths of PEM files: the fleet's CA certificate, and either certificate and key of the agent, or its `token`."""
 
     ca: Path
     certificate: Path
@@ -47,7 +47,8 @@ class Credentials:
 
     @classmethod
     def of(cls, folder: Path) -> Credentials:
-        """Return the files that `tailorbird fleet ca issue` wrote into a folder. A file `token` takes precedence."""
+        """Return the files in a folder that `tailorbird fleet ca issue` wrote. If it contains a `token`, that is
+        used."""
         token = folder / "token"
         return cls(
             ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem",
@@ -70,7 +71,10 @@ def _read(file: Path) -> bytes:
 
 
 class GrpcStream:
-    """One open stream. Raises Retriable if the gateway is unavailable or refuses the agent."""
+    """One open stream to a gateway. Raises Retriable if the gateway is unavailable or refuses the agent.
+
+    `commanded` receives the gateway's commands.
+    """
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class GrpcStream:
 
     @property
     def open(self) -> bool:
-        """True if session channels can still be opened."""
+        """Return whether the stream has not ended, so that session channels can be opened."""
         return self._ended is None
 
     def report(self, request: StreamRequest) -> None:
@@ -109,7 +113,7 @@ class GrpcStream:
         self._send(request)
 
     def channel(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> SessionChannel:
-        """See `gateway_log.SessionChannels`. `epoch` is that of the lease, or 0 without a lease."""
+        """Implements `SessionChannels.channel`. `epoch` is that of the lease, or 0 without a lease."""
         header = Header(source=source, epoch=epoch)
         session_channel = SessionChannel(
             next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked
@@ -120,14 +124,14 @@ class GrpcStream:
         return session_channel
 
     def leave(self, session_channel: SessionChannel) -> None:
-        """See `gateway_log.SessionChannels`."""
+        """Implements `SessionChannels.leave`."""
         self._channels.pop(session_channel.number, None)
 
     def close(self) -> None:
         """End the stream and all its session channels."""
         self._end(Retriable(f"the stream to {self._address} was closed"))
         if self._hearing is not threading.current_thread():
-            self._hearing.join(_FAREWELL)  # a reachable gateway ends the stream, too
+            self._hearing.join(_FAREWELL)  # wait: a reachable gateway then ends the stream, too
         self._call.cancel()
         self._channel.close()
 
@@ -158,7 +162,7 @@ class GrpcStream:
         except grpc.RpcError as error:
             hint = _REMEDIES.get(error.code(), "")
             self._end(Retriable(f"gateway at {self._address}: {error.details()}", hint, retry_after=2.0))
-        except BaseException as error:  # callers that wait for an answer raise it
+        except BaseException as error:  # the callers that wait for an answer raise the error
             self._end(Retriable(f"gateway at {self._address}: {error!r}"))
             raise
 
@@ -175,7 +179,7 @@ class GrpcStream:
         elif what in ("assign", "withdraw") and self._commanded is not None:
             self._commanded(reply)
         elif what == "unsupported" and reply.unsupported.type == Control_Heartbeat:
-            return  # an older gateway, which does not need heartbeats
+            return  # an older gateway, which needs no heartbeats
         elif what == "unsupported":
             self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
         else:
@@ -197,9 +201,9 @@ def _unsupported(reply: StreamRequest) -> StreamRequest:
 
 
 class Gateways:
-    """The gateways that an agent may dial. At most one stream is open.
+    """The gateways that an agent may dial; at most one stream is open.
 
-    `opened` is called with each new stream before it is used, `commanded` with each command of its gateway.
+    `opened` is called with each new stream before its use. `commanded` receives the commands of its gateway.
     """
 
     def __init__(
@@ -214,12 +218,13 @@ class Gateways:
         self._addresses = itertools.cycle(addresses)
         self._credentials = credentials
         self._stream: GrpcStream | None = None
-        self._failed: Retriable | None = None  # error of the last attempt, raised for all sources until `_again`
+        # error of the last attempt, which all sources get until the time `_again`
+        self._failed: Retriable | None = None
         self._again = 0.0
         self._lock = threading.Lock()
 
     def stream(self) -> GrpcStream:
-        """Return the open stream, or dial the next address. Raises Retriable if that gateway is unavailable."""
+        """Return the open stream, or dial the next address. Raises Retriable if no gateway answers there."""
         with self._lock:
             if self._stream is None or not self._stream.open:
                 if self._failed is not None and time.monotonic() < self._again:
@@ -237,7 +242,7 @@ class Gateways:
         try:
             self._opened(stream)
         except BaseException:
-            stream.close()  # otherwise its connection would stay open
+            stream.close()  # close the connection
             raise
         return stream
 

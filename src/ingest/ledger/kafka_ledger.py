@@ -99,12 +99,12 @@ class KafkaLedger:
 
     @property
     def caught_up(self) -> bool:
-        """True if each partition has been read to its end at least once."""
+        """Return whether each partition has been read to its end at least once."""
         return all(self._at_end.values())
 
     @property
     def at_end(self) -> bool:
-        """True if the last poll reached the end of a partition, so the ledger keeps up."""
+        """Return whether the last poll reached the end of a partition, so the ledger keeps up."""
         return self._ended
 
     def close(self) -> None:

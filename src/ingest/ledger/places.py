@@ -49,14 +49,14 @@ class Reach:
         self._gtids = parse_gtid_set(self.position.gtid_set) if self.position.gtid_set else None
 
     def covers(self, tag: str) -> bool:
-        """True if the change with this tag is committed at the position."""
+        """Return whether the change with this tag is committed at the position."""
         found = self._known.get(tag)
         if found is None:
             found = self._known[tag] = self._covers(tag)
         return found
 
     def includes(self, other: Position) -> bool:
-        """True if this position covers everything that another position covers."""
+        """Return whether this position covers everything that another position covers."""
         if self._gtids is not None and other.gtid_set:
             theirs = parse_gtid_set(other.gtid_set)
             if isinstance(theirs, GtidSet):

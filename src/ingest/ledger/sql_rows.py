@@ -81,12 +81,12 @@ class SqlRows:
 
     @property
     def floor(self) -> int:
-        """See `fold.RowStore`."""
+        """Implements `RowStore.floor`."""
         return self._truncation_point
 
     @property
     def deleted(self) -> bytes | None:
-        """See `fold.RowStore`."""
+        """Implements `RowStore.deleted`."""
         return self._deleted
 
     @property
@@ -100,12 +100,12 @@ class SqlRows:
         return int(self._db.execute("SELECT coalesce(sum(rows), 0) FROM leaves").fetchone()[0])
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
-        """See `fold.RowStore`. It begins the transaction; otherwise each read would be its own transaction."""
+        """Implements `RowStore.held`. It begins the transaction; otherwise each read would be its own transaction."""
         self._begin()
         return self._at(places)
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
-        """See `fold.RowStore`. The transaction stays open until the commit."""
+        """Implements `RowStore.remove_older`. The transaction stays open until the commit."""
         self._begin()
         lost: dict[int, Digest] = {}
         for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
@@ -114,7 +114,7 @@ class SqlRows:
         return lost
 
     def commit(self, changes: Changes, now_ms: int) -> None:
-        """See `fold.RowStore`."""
+        """Implements `RowStore.commit`."""
         self._begin()
         many = self._db.executemany
         gone = [place for place, held in changes.rows.items() if held is None]

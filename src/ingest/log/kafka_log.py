@@ -72,7 +72,7 @@ class KafkaLog:
         )
 
     def recover(self) -> Recovered:
-        """See `interfaces.ChangeLog`. Fences predecessors first, then reads back what they committed."""
+        """Implements `ChangeLog.recover`. Fences predecessors first, then reads back what they committed."""
         with self._translated("begin"):
             self._producer.init_transactions(TIMEOUT)
         return self.peek()
@@ -121,11 +121,11 @@ class KafkaLog:
             self._ends.setdefault(name, dict.fromkeys(range(self._topics.partitions), 0))
 
     def append(self, record: Record) -> None:
-        """See `interfaces.ChangeLog`. Waits while 100,000 records or 32 MiB are in flight."""
+        """Implements `ChangeLog.append`. Waits while 100,000 records or 32 MiB are in flight."""
         self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`. Waits while 100,000 records or 32 MiB are in flight."""
+        """Implements `ChangeLog.extend`. Waits while 100,000 records or 32 MiB are in flight."""
         produce, delivered = self._producer.produce, self._delivered
         try:
             self._begin()
@@ -154,7 +154,7 @@ class KafkaLog:
         return len(self._producer)
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `interfaces.ChangeLog`. The checkpoint's record also holds the end offset of each change topic."""
+        """Implements `ChangeLog.commit`. The checkpoint's record also holds the end offset of each change topic."""
         with self._translated("commit"):
             self._begin()
             if self._producer.flush(TIMEOUT):
@@ -171,7 +171,7 @@ class KafkaLog:
             self._open, self._committed = False, {topic: dict(ends) for topic, ends in self._ends.items()}
 
     def abort(self) -> None:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.abort`."""
         if not self._open:
             return
         self._open = False
@@ -266,7 +266,7 @@ class KafkaLog:
         return found
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`. The next checkpoint records where these records begin."""
+        """Implements `ChangeLog.restate`. The next checkpoint records where these records begin."""
         with self._translated("append"):
             if self._producer.flush(TIMEOUT):
                 raise Retriable(f"Kafka at {self._brokers} did not take the records within {TIMEOUT:.0f} s")
@@ -274,7 +274,7 @@ class KafkaLog:
         self.extend(records)
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.history`."""
         found: list[HistoryRecord] = []
         with self._translated("read back the history"), self._reader() as consumer:
             end = self._stable_end(self._topics.history, 0, wait=True)
@@ -286,7 +286,7 @@ class KafkaLog:
         return tuple(found)
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.kept`."""
         found: list[Mapping[str, Any]] = []
         with self._translated("read the quarantine"), self._reader() as consumer:
             end = self._stable_end(self._topics.quarantine, 0, wait=True)
@@ -297,7 +297,7 @@ class KafkaLog:
         return found
 
     def search(self, search: Search) -> None:
-        """See `interfaces.ChangeLog`. A separate thread reads."""
+        """Implements `ChangeLog.search`. A separate thread reads."""
         if search.topic not in self._ensured and search.topic not in self._ends:
             search.done = True
             return

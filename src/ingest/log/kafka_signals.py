@@ -30,7 +30,7 @@ class KafkaSignals:
         self._next: int | None = None
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """See `signals.Signals`. Skips invalid signals with a warning. Raises Retriable while Kafka is unavailable."""
+        """Implements `Signals.read`. Skips invalid signals with a warning. Raises Retriable if Kafka is unavailable."""
         found, following = self.values(start)
         return [signal_of(value) for value in found], following
 

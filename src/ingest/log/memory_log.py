@@ -47,7 +47,7 @@ class MemoryLog:
         self._restated: int | None = None
 
     def recover(self) -> Recovered:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.recover`."""
         self._broker.epoch += 1
         self._epoch = self._broker.epoch
         schemas: dict[TableId, TableSchema] = {}
@@ -65,7 +65,7 @@ class MemoryLog:
         return 0
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.history`."""
         return tuple(
             (record.key.decode(), None if record.value is None else orjson.loads(record.value))
             for record in self._broker.records[self._broker.history :]
@@ -73,22 +73,22 @@ class MemoryLog:
         )
 
     def restate(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.restate`."""
         self._restated = len(self._broker.records) + len(self._pending)
         self.extend(records)
 
     def append(self, record: Record) -> None:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.append`."""
         self._check()
         self._pending.append(record)
 
     def extend(self, records: Iterable[Record]) -> None:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.extend`."""
         for record in records:
             self.append(record)
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.commit`."""
         self._check()
         self._broker.records += self._pending
         self._broker.checkpoints.append(checkpoint)
@@ -98,12 +98,12 @@ class MemoryLog:
             self._broker.history, self._restated = self._restated, None
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.kept`."""
         found = (r.value for r in self._broker.records if r.topic.endswith(".quarantine") and r.value is not None)
         return [orjson.loads(value) for value in found]
 
     def search(self, search: Search) -> None:
-        """See `interfaces.ChangeLog`. The search finishes at once."""
+        """Implements `ChangeLog.search`. The search finishes at once."""
         records = self._broker.records
         for offset in range(search.begin.get(0, 0), len(records)):
             if records[offset].topic == search.topic:
@@ -111,7 +111,7 @@ class MemoryLog:
         search.begin, search.done = {0: len(records)}, True
 
     def abort(self) -> None:
-        """See `interfaces.ChangeLog`."""
+        """Implements `ChangeLog.abort`."""
         self._pending, self._restated = [], None
 
     def _check(self) -> None:

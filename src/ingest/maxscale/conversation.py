@@ -103,7 +103,7 @@ class Conversation:
 
     @property
     def waits(self) -> bool:
-        """True if a part of a request has arrived."""
+        """Return whether a part of a request has arrived."""
         return bool(self._waiting)
 
     def _login(self) -> Request | None:

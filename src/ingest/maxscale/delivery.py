@@ -46,15 +46,15 @@ class JsonRows:
         self._schema, self._writer = schema, RowWriter(schema)
 
     def header(self, gtid: TransactionNumber) -> bytes:
-        """See `RowForm`."""
+        """Implements `RowForm.header`."""
         return orjson.dumps(schema_line(self._schema, gtid), option=orjson.OPT_APPEND_NEWLINE)
 
     def row(self, event: ChangeEvent) -> bytes:
-        """See `RowForm`."""
+        """Implements `RowForm.row`."""
         return b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in self._writer.rows_of(event))
 
     def block(self, rows: list[bytes]) -> bytes:
-        """See `RowForm`."""
+        """Implements `RowForm.block`."""
         return b"".join(rows)
 
 
@@ -69,7 +69,7 @@ class Gate:
     version: int = 0
 
     def opens(self, event: ChangeEvent, schema: TableSchema) -> bool:
-        """True if this change and all later ones are sent."""
+        """Return whether this change and all later ones are sent."""
         if schema.version < self.version:
             return False
         if self.since is None:
@@ -78,7 +78,7 @@ class Gate:
         return number.domain == self.since.domain and number.sequence >= self.since.sequence
 
     def reached(self, position: Position) -> bool:
-        """True if a position covers a part of the transaction, or later changes."""
+        """Return whether a position covers a part of the transaction, or later changes."""
         assert self.since is not None, "only a gate with a transaction searches"
         domains = maria_domains(position.gtid_set)
         if domains is not None:

@@ -62,7 +62,7 @@ class UpstreamSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `SourceServer`. Raises PositionLost if a GTID is no longer available."""
+        """Implements `SourceServer.stream`. Raises PositionLost if a GTID is no longer available."""
         marks = marks_of(checkpoint)
         with ExitStack() as stack:
             links = {}

@@ -103,12 +103,12 @@ class UpstreamEvents:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """See `capture_interfaces.Stream`."""
+        """Implements `Stream.state`."""
         known = {table_name(table): one.mark for table, one in self._tables_of.items()}
         return {MARKS: {name: list(mark) for name, mark in known.items() if mark is not None}}
 
     def reached(self, position: Position) -> bool:
-        """True if so many changes were returned."""
+        """Return whether so many changes were returned."""
         return self._count >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:
@@ -145,7 +145,7 @@ class UpstreamEvents:
 
     @staticmethod
     def _was_returned(table: TableId, progress: _Progress, mark: UpstreamMark) -> bool:
-        """True if a row is at or before the mark at which a resumed stream continues."""
+        """Return whether a row is at or before the mark at which a resumed stream continues."""
         awaited = progress.awaited
         if awaited is None:
             return False

@@ -50,7 +50,7 @@ def check_of(name: str, password: str) -> bytes:
 
 
 def is_right(users: Mapping[str, bytes], name: str, digest: bytes) -> bool:
-    """True if SHA1(password) is the user's. Unknown users take the same time."""
+    """Return whether SHA1(password) is the user's. Unknown users take the same time."""
     wanted = users.get(name)
     same = hmac.compare_digest(hashlib.sha1(digest).digest(), wanted if wanted is not None else _NO_ONE)
     return same and wanted is not None

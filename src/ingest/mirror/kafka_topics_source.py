@@ -56,7 +56,7 @@ class TopicsSource(StreamOnlySource):
         return Position(file=LOG, pos=sum(ends), gtid_set="", sequence=0)
 
     def seen(self) -> ServerTables:
-        """See `interfaces.SourceServer`: tables by the topology, else by the inline schema of a first record."""
+        """Implements `SourceServer.seen`: tables by the topology, else by the inline schema of a first record."""
         tables: dict[tuple[str, str], TableDefinition] = {}
         for one in self._mirrored:
             reported = None
@@ -100,7 +100,7 @@ class TopicsSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.SourceServer`. Raises PositionLost if a topic lacks the next records."""
+        """Implements `SourceServer.stream`. Raises PositionLost if a topic lacks the next records."""
         known = checkpoint.state.get(OFFSETS, {}) if checkpoint.position.pos else {}
         with self._consumer() as consumer:
             starts = []

@@ -129,7 +129,7 @@ class TopicEvents:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """See `interfaces.Stream`."""
+        """Implements `Stream.state`."""
         return {OFFSETS: {name: list(entry) for name, entry in self._offsets.items()}}
 
     def reached(self, position: Position) -> bool:

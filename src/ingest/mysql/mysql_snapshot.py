@@ -45,7 +45,7 @@ class MySqlChunks(ChunkThreads):
         self._source = source
 
     def request(self, request: ChunkRequest) -> None:
-        """See `snapshots.ChunkReader`. Raises Skippable if the host's policy forbids reading rows."""
+        """Implements `ChunkReader.request`. Raises Skippable if the host's policy forbids reading rows."""
         table = request.schema.table_id
         if not self._source.dumps:
             what = (
@@ -93,7 +93,7 @@ class _Reading:
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
     def read(self, request: ChunkRequest) -> Chunk:
-        """See `proc_chunks.TableReading`."""
+        """Implements `TableReading.read`."""
         connection = self._connection
         if request.keys:
             return self._keyed(connection, request)

@@ -46,12 +46,12 @@ class MySqlSource:
         self._damaged = False  # a part of the log could not be read: request the place after it, see ServerAddress
 
     def head(self) -> Position:
-        """See `interfaces.SourceServer`."""
+        """Implements `SourceServer.head`."""
         with connected(self._settings) as connection:
             return mysql_schema.head(connection, self._settings)
 
     def seen(self) -> ServerTables:
-        """See `interfaces.SourceServer`.
+        """Implements `SourceServer.seen`.
 
         Raises Fatal or UsageError, with the remedy, if server or tables cannot be captured.
         """
@@ -60,17 +60,17 @@ class MySqlSource:
             return mysql_schema.seen(connection, self._settings)
 
     def holds(self, position: Position) -> bool:
-        """See `interfaces.SourceServer`."""
+        """Implements `SourceServer.holds`."""
         with connected(self._settings) as connection:
             return mysql_schema.holds(connection, self._settings, position)
 
     def foreign_keys(self) -> ForeignKeys:
-        """See `interfaces.SourceServer`."""
+        """Implements `SourceServer.foreign_keys`."""
         with connected(self._settings) as connection:
             return foreign_keys(connection, self._settings)
 
     def release(self, position: Position) -> None:
-        """See `interfaces.SourceServer`.
+        """Implements `SourceServer.release`.
 
         Does nothing: the server's settings alone decide how long it retains its log.
         """
@@ -86,7 +86,7 @@ class MySqlSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.SourceServer`.
+        """Implements `SourceServer.stream`.
 
         Raises PositionLost if the log no longer continues the position, and LogDamaged if a part of it cannot be read.
         """

@@ -33,14 +33,14 @@ class MySqlReader:
         self._readers: dict[TableSchema, list[tuple[str, FromText]]] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """See `PollReader`."""
+        """Implements `PollReader.schemas`."""
         found = table_schemas(self._connection, self._source, known)
         for schema in found.values():
             check_cursor(schema, self._poll, self._source)
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """See `PollReader`."""
+        """Implements `PollReader.look`."""
         column = schema.column(self._poll.cursor)
         clock_sql = _WALL if column is not None and column.type.kind == "datetime" else _UTC
         with translated(self._source, f"poll {schema.table_id}"):
@@ -50,7 +50,7 @@ class MySqlReader:
         return Look(clock=cursor_of(_moment(clock)), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """See `PollReader`."""
+        """Implements `PollReader.page`."""
         names = [column.name for column in schema.columns]
         columns = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
         cursor, keys = quoted(self._poll.cursor), [quoted(name) for name in schema.primary_key]
@@ -76,7 +76,7 @@ class MySqlReader:
     def walk(
         self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
     ) -> tuple[list[Image], list[Any] | None]:
-        """See `PollReader`. It uses the SELECT of snapshots of captured tables."""
+        """Implements `PollReader.walk`. It uses the SELECT of snapshots of captured tables."""
         if not walkable(schema):
             raise UsageError(
                 f"the key of {schema.table_id} cannot be read page by page",
@@ -89,7 +89,7 @@ class MySqlReader:
         return [image_of(readers, row[:width]) for row in rows], last
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
-        """See `PollReader`."""
+        """Implements `PollReader.backlog`."""
         condition, arguments = self._condition(Ask(start=start, after=None, limit=limit), quoted(self._poll.cursor), [])
         sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {_name(schema)} WHERE {condition} LIMIT {limit}) counted"
         with translated(self._source, f"count the backlog of {schema.table_id}"):

@@ -46,23 +46,23 @@ class _Reports(PollObserver):
         SINCE_SUCCESS.labels(source.name).set_function(lambda: self._clock() - self._success)
 
     def phase(self, what: str, **details: object) -> None:
-        """See `Observer`."""
+        """Implements `Observer.phase`."""
         self._inner.phase(what, **details)
 
     def committed(self, checkpoint: Checkpoint) -> None:
-        """See `Observer`."""
+        """Implements `Observer.committed`."""
         self._inner.committed(checkpoint)
 
     def captured(self, changes: int) -> None:
-        """See `Observer`."""
+        """Implements `Observer.captured`."""
         self._inner.captured(changes)
 
     def refused(self, images: int, quarantined: int) -> None:
-        """See `Observer`."""
+        """Implements `Observer.refused`."""
         self._inner.refused(images, quarantined)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """See `Observer`."""
+        """Implements `Observer.snapshot`."""
         self._inner.snapshot(rows)
 
     def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:

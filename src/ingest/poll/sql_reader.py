@@ -57,7 +57,7 @@ class SqlReader:
         self._tables: dict[TableId, sa.Table] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """See `PollReader`."""
+        """Implements `PollReader.schemas`."""
         found = {}
         for table in self._source.tables:
             with _translated(self._source, f"read the columns of {table}"):
@@ -75,7 +75,7 @@ class SqlReader:
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """See `PollReader`."""
+        """Implements `PollReader.look`."""
         cursor = self._cursor_column(schema)
         with _translated(self._source, f"poll {schema.table_id}"):
             clock = self._connection.execute(self._clock(cursor)).scalar_one()
@@ -84,7 +84,7 @@ class SqlReader:
         return Look(clock=cursor_of(at), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """See `PollReader`."""
+        """Implements `PollReader.page`."""
         table, cursor = self._tables[schema.table_id], self._cursor_column(schema)
         keys = [table.c[name] for name in schema.primary_key]
         statement = sa.select(*(table.c[column.name] for column in schema.columns))
@@ -107,7 +107,7 @@ class SqlReader:
     def walk(
         self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
     ) -> tuple[list[Image], list[Any] | None]:
-        """See `PollReader`."""
+        """Implements `PollReader.walk`."""
         table, dialect = self._tables[schema.table_id], self._connection.dialect.name
         keys = [table.c[name] for name in schema.primary_key]
         if why := unwalkable(keys, dialect):
@@ -125,7 +125,7 @@ class SqlReader:
         return [_image(readers, row) for row in rows], last
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
-        """See `PollReader`."""
+        """Implements `PollReader.backlog`."""
         cursor = self._cursor_column(schema)
         condition = self._condition(Ask(start=start, after=None, limit=limit), cursor, [])
         waiting = sa.select(sa.literal(1)).where(condition).select_from(self._tables[schema.table_id]).limit(limit)

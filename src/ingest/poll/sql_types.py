@@ -62,7 +62,7 @@ def column_type(kind: TypeEngine[Any]) -> str | None:
 
 
 def is_zoned(kind: TypeEngine[Any]) -> bool:
-    """True if times of a reflected type have a time zone."""
+    """Return whether times of a reflected type have a time zone."""
     return isinstance(kind, mssql.DATETIMEOFFSET) or bool(getattr(kind, "timezone", False))
 
 

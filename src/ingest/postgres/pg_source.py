@@ -41,7 +41,7 @@ class PgSource:
         self._left_out: frozenset[TableName] = frozenset()
 
     def head(self) -> Position:
-        """See `interfaces.SourceServer`.
+        """Implements `SourceServer.head`.
 
         Also creates the slot. A table's first chunk waits until earlier commits are visible.
         """
@@ -50,7 +50,7 @@ class PgSource:
             return pg_schema.end_of_log(connection, self._settings)
 
     def seen(self) -> ServerTables:
-        """See `interfaces.SourceServer`. Raises UsageError, with the remedy, if the server cannot be captured, or a
+        """Implements `SourceServer.seen`. Raises UsageError, with the remedy, if the server cannot be captured, or a
         listed table at a first start.
 
         Captured tables are published from then on; a table that publication would harm never is.
@@ -81,7 +81,7 @@ class PgSource:
         return TableId(source=self._settings.name, database=name[0], table=name[1])
 
     def holds(self, position: Position) -> bool:
-        """See `interfaces.SourceServer`: false for positions before the last confirmed one."""
+        """Implements `SourceServer.holds`: false for positions before the last confirmed one."""
         with connected(self._settings, replication=True) as connection:
             return pg_slot.holds(connection, self._settings, self._names, position)
 
@@ -90,7 +90,7 @@ class PgSource:
         return ForeignKeys()
 
     def release(self, position: Position) -> None:
-        """See `interfaces.SourceServer`: the slot releases the log before the position."""
+        """Implements `SourceServer.release`: the slot releases the log before the position."""
         if self._feed is not None:
             self._feed.confirm(position.pos)
 
@@ -105,7 +105,7 @@ class PgSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `interfaces.SourceServer`. Raises PositionLost if the slot does not continue the position."""
+        """Implements `SourceServer.stream`. Raises PositionLost if the slot does not continue the position."""
         source, names, position = self._settings, self._names, checkpoint.position
         with connected(source, replication=True) as log, connected(source) as beside:
             pg_slot.check_position(log, source, names, position)

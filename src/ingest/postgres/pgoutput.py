@@ -112,7 +112,7 @@ class PgEvents:
 
     @property
     def state(self) -> dict[str, Any]:
-        """See `interfaces.Stream`."""
+        """Implements `Stream.state`."""
         return {} if self._watch is None else {WATCHED: self._watch.state}
 
     def reached(self, position: Position) -> bool:

@@ -39,22 +39,22 @@ class RepairWatcher:
         self._snapshots, self._repairs, self._tables = snapshots, repairs, tables
 
     def void(self, table: TableId) -> None:
-        """See `interfaces.Watcher`."""
+        """Implements `Watcher.void`."""
         self._snapshots.void(table)
         self._repairs.void(table)
 
     def restart(self, table: TableId) -> None:
-        """See `interfaces.Watcher`."""
+        """Implements `Watcher.restart`."""
         self._snapshots.restart(table)
         self._repairs.key_changed(table, self._tables.schema(table).primary_key)
 
     def start(self, table: TableId, *, marker: int | None = None) -> None:
-        """See `interfaces.Watcher`."""
+        """Implements `Watcher.start`."""
         self._repairs.drop(table)
         self._snapshots.start(table, marker=marker)
 
     def gone(self, table: TableId) -> None:
-        """See `interfaces.Watcher`."""
+        """Implements `Watcher.gone`."""
         self._repairs.drop(table)
         self._snapshots.gone(table)
 

@@ -94,7 +94,8 @@ class Health:
 
 
 def covers(position: Position, head: Position) -> bool:
-    """True if everything before `head` was read. False for logs with different names, which cannot be compared."""
+    """Return whether everything before `head` was read; False for logs with different names, which cannot be
+    compared."""
     if position.gtid_set and position.gtid_set == head.gtid_set:
         return True
     ours, theirs = _split(position.file), _split(head.file)

@@ -73,7 +73,7 @@ class SyslogEvents:
         return LOG, self._count
 
     def reached(self, position: Position) -> bool:
-        """True if so many messages were received."""
+        """Return whether so many messages were received."""
         return self._count >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:

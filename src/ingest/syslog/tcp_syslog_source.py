@@ -77,7 +77,7 @@ class SyslogSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """See `SourceServer`. Call it within `chunks`."""
+        """Implements `SourceServer.stream`. Call it within `chunks`."""
         sockets = self._sockets
         assert sockets is not None, "a session opens its chunks first"
         idle = IdleDetector(sockets.nothing_within, 0.0 if busy else _GAP, time.monotonic)
