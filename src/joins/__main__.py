@@ -1,4 +1,4 @@
-"""`python -m joins TOPOLOGY [--table NAME]…` and `spark-submit src/joins/__main__.py TOPOLOGY [--table NAME]…`."""
+"""Run joins: `python -m joins TOPOLOGY [--table NAME]…`, or `spark-submit src/joins/__main__.py TOPOLOGY …`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a process of joins: some tables of a topology in one Spark application, until SIGTERM."""
+"""Run the process that keeps joined tables up to date: one Spark application for one or many tables, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 def choose_table(topology: Topology, name: str | None) -> Table:
-    """Return the table that a command names, or the only one; UsageError otherwise."""
+    """Return the table called `name`, or the topology's only table if `name` is None. Raises UsageError otherwise."""
     known = ", ".join(topology.tables)
     if name is None and len(topology.tables) == 1:
         return next(iter(topology.tables.values()))
@@ -41,11 +41,11 @@ def choose_table(topology: Topology, name: str | None) -> Table:
 
 
 def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequence[int] = ()) -> None:
-    """Join tables (none named: all) until SIGTERM or SIGINT, each with a port for its metrics (none: no metrics).
+    """Keep the tables `names` (empty: all) up to date until SIGTERM or SIGINT. `ports` has a metrics port for each,
+    or none.
 
-    Raises TailorbirdError if a single table cannot start or must not continue; for several tables it raises like
-    `TableJoins.run`. However it ends, the next start replays each uncommitted batch and writes the same cells.
-    """
+    Raises TailorbirdError if the only table cannot start or must not continue. With several tables it raises like
+    `TableJoins.run`. After any end, the next start repeats the uncommitted batch and writes the same cells."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -74,7 +74,7 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
 
 
 def _as_declared(file: str, names: Sequence[str]) -> Topology:
-    """Declare these tables (none named: all) as in the file, and return the topology that runs from then on."""
+    """Record that the tables `names` (empty: all) run the queries of the file. Return the topology to run."""
     topology = read_file(file)
     versions = kept_versions(topology.name)
     if not versions.tables:
@@ -86,7 +86,7 @@ def _as_declared(file: str, names: Sequence[str]) -> Topology:
 
 
 def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
-    """Settle the dead letters of rebuilt tables; if Kafka is unavailable, log that they remain open."""
+    """Settle the dead letters of tables that are rebuilt. If Kafka is unavailable, log that they stay open."""
     names = [table.name for table in tables]
     try:
         resolve_dead_letters(topology.log.brokers, topology.name, names)
@@ -96,10 +96,9 @@ def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
 
 
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
-    """Return what a table's join stores under a key.
+    """Return the entries that the state of a table's join has for a key (JSON).
 
-    Raises UsageError if the key is no JSON, if the engine or table has no such state, or if Kafka lacks the schemas.
-    """
+    Raises UsageError if `key` is not JSON, if the engine or table has no such state, or if Kafka lacks the schemas."""
     from joins.engine.spark_session import close_session, open_session
     from joins.inspection.spark_entries import entries  # imported here: pyspark costs a second
 

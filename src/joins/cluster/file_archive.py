@@ -9,7 +9,7 @@ _PACKAGES = ("cdc", "joins")
 
 
 def write_archive(root: Path, target: Path) -> Path:
-    """Pack the packages that executors import, from the folder `root`; the file is replaced atomically."""
+    """Write a zip of the packages that executors import from the folder `root`. The file is replaced atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_suffix(".new")
     with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as packed:

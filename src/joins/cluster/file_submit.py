@@ -1,4 +1,4 @@
-"""Build the command of a table's join on a cluster, and the files that it ships."""
+"""Build the spark-submit command of a table's join, and write the files that it ships to executors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from joins.engine.spark_session import STREAMING, jars_of, jvm_options
 def cluster_command(
     topology: Topology, table: Table, *, master: str, environment: str | None = None, more: Sequence[str] = ()
 ) -> list[str]:
-    """Return the command's words; `environment` and `more` are as in `submit_command`.
+    """Return the words of the spark-submit command. `environment` and `more` are described at `submit_command`.
 
-    Raises UsageError if the packed environment or Spark's jars are missing.
-    """
+    Raises UsageError if the packed environment or Spark's jars are missing."""
     if environment is not None and "://" not in environment and not Path(environment).is_file():
         raise UsageError(f"{environment}: no such file", "pack one: venv-pack -o environment.tar.gz (docs/cluster.md)")
     sources = Path(__file__).resolve().parents[2]

@@ -1,5 +1,5 @@
-"""Inspect an executor's Python. This module imports only the standard library, so it works if all packages are
-missing."""
+"""Inspect the Python of an executor. It imports only the standard library, because other packages may be missing
+there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Answer = tuple[str, bool, tuple[str, ...]]
 
 
 def answer(mark: str, word: str, _: Iterable[int]) -> Iterator[Answer]:
-    """Yield one answer: this host, whether it reads `word` in the file `mark`, and which packages it lacks."""
+    """Yield one answer: the host, whether the file `mark` contains `word`, and the packages that are missing."""
     try:
         sees = Path(mark).read_text() == word
     except OSError:

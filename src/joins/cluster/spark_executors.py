@@ -22,11 +22,9 @@ log = structlog.get_logger()
 
 
 def check_executors(session: SparkSession, folder: Path) -> None:
-    """Raise UsageError, naming the hosts, if executors cannot read what the driver wrote into `folder`, or lack a
-    package.
+    """Check that all executors can read `folder`, which the driver writes, and have the required packages.
 
-    Wait until the cluster has provided the first executor.
-    """
+    Raises UsageError, naming the hosts, if not. Waits until the cluster has provided the first executor."""
     context = session.sparkContext
     folder.mkdir(parents=True, exist_ok=True)
     mark, word = folder / "shared", str(uuid.uuid4())

@@ -1,4 +1,4 @@
-"""Build the spark-submit command of a join, with everything that `tailorbird join` sets by itself."""
+"""Build the spark-submit command of a join, with all settings that `tailorbird join` makes itself on one machine."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def submit_command(
     python: str,
     more: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command's words. The driver runs in the client, executors run anywhere.
+    """Return the words of the spark-submit command. The driver runs on this machine, executors run anywhere.
 
-    `settings`: Spark settings that must be set before its JVM starts. `java`: options of the driver's JVM. `python`:
-    the
-    interpreter here and, at the same path, on every node that receives no environment. `more`: further options of
-    spark-submit, which come last and therefore win. Raises UsageError for an option that is not allowed.
-    """
+    - `settings`: Spark settings that must be known before the driver's JVM starts. `java`: options of that JVM.
+    - `python`: the interpreter here and, under the same path, on nodes that receive no environment.
+    - `more`: further options of spark-submit. They come last and therefore win.
+
+    Raises UsageError for an option that is not allowed."""
     _check(more)
     command = ["spark-submit", "--master", master, "--deploy-mode", "client", "--name", f"{topology.name}.{table.name}"]
     command += ["--jars", ",".join(map(str, shipped.jars)), "--py-files", str(shipped.archive)]
@@ -83,7 +83,7 @@ def _check(more: Sequence[str]) -> None:
 
 
 def shown(command: Sequence[str]) -> str:
-    """Format the command for a shell, one option per line."""
+    """Format the command for a shell, with one option per line."""
     lines: list[str] = []
     for word in command:
         starts = word.startswith("--") or not lines or word.endswith("__main__.py")

@@ -1,1 +1,3 @@
-"""Evaluate a plan's expressions in Python: exactly as Spark computes them, or not at all."""
+"""Evaluate the compiled expressions of a plan in Python, for `verify` and tests.
+
+Results are exactly Spark's. Where that is not certain, `UnknownValue` is raised instead."""

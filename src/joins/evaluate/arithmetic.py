@@ -1,4 +1,4 @@
-"""Arithmetic with Spark's semantics: NULL beyond a type's range, decimals rounded half up to the result type's
+"""Arithmetic as in Spark: NULL if a result exceeds its type's range; decimals are rounded half up to the type's
 scale."""
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def arithmetic_of(name: str) -> Prepare:
 
 
 def _as_decimal(part: Prepared) -> LogicalType:
-    """Return the decimal type to which Spark converts an operand whose other operand is a decimal."""
+    """Return the decimal type to which Spark converts an integer operand next to a decimal."""
     if part.type.kind == "decimal":
         return part.type
     precision = part.digits or INTEGERS.get(part.type.kind) or 20
@@ -158,7 +158,7 @@ def minus(parts: Sequence[Prepared]) -> Prepared:
 
 
 def plain(function: Callable[[Any, Any], Any]) -> Prepare:
-    """Arithmetic of `joins.query.windows` and of TIME, whose numbers are far from any limit."""
+    """Return an operator for numbers that are far from any limit: those of `joins.query.windows` and of TIME."""
 
     def prepare(parts: Sequence[Prepared]) -> Prepared:
         kinds = [part.type.kind for part in parts]
@@ -171,7 +171,9 @@ def plain(function: Callable[[Any, Any], Any]) -> Prepare:
 
 
 def real(function: Callable[..., float | None], *, near: bool) -> Prepare:
-    """A function of doubles, whose invalid results are NaN and infinity."""
+    """Return a function of doubles. NaN and infinity become NULL.
+
+    `near`: results may differ from Spark's in the last digit."""
 
     def prepare(parts: Sequence[Prepared]) -> Prepared:
         each = [part.of for part in parts]

@@ -1,4 +1,4 @@
-"""Define the functions of compiled expressions by name."""
+"""The functions that compiled expressions call, by name, with Spark's results."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from joins.query.value_types import BOOL, DATE, DATETIME, INT32, STRING, family
 
 
 def _call(type_: LogicalType, function: Callable[..., Any], *wanted: str) -> Prepare:
-    """A function that is NULL if an argument is NULL; `wanted` are the families of its arguments, the last of which may
-    be
-    omitted. `whole` means an INT or smaller."""
+    """Return a function that is NULL if an argument is NULL.
+
+    `wanted` are the type families of its arguments; the last argument may be omitted. `whole` means an INT or
+    smaller."""
 
     def prepare(parts: Sequence[Prepared]) -> Prepared:
         converts = []

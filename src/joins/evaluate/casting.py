@@ -1,7 +1,6 @@
-"""Casts with the semantics of Spark's `try_cast`: NULL if a value does not fit. Also the texts of numbers.
+"""Casts as Spark's `try_cast` does them: NULL if a value does not fit. Also formats numbers as text.
 
-Beyond 15 digits, a double's text differs between versions of Java, so such texts are unknown.
-"""
+The text of a double differs between versions of Java beyond 15 digits. Such a text raises UnknownValue."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ Convert = Callable[[Any], Any]
 
 
 def whole(value: int, type_: LogicalType) -> int | None:
-    """Return an integer of a type; None beyond its range."""
+    """Return the integer, or None if it exceeds the range of the type."""
     return value if -(2 ** BITS[type_.kind]) <= value < 2 ** BITS[type_.kind] else None
 
 
 def decimal(value: Decimal, type_: LogicalType) -> Decimal | None:
-    """Return a decimal of a type, rounded half up; None with too many digits. `uint64` is Spark's DECIMAL(20,0)."""
+    """Round half up to a decimal type. None if the result has too many digits. `uint64` is Spark's DECIMAL(20,0)."""
     precision, scale = (20, 0) if type_.kind == "uint64" else (type_.precision, type_.scale)
     if value.adjusted() > _LONGEST:
         return None
@@ -47,7 +46,7 @@ def decimal(value: Decimal, type_: LogicalType) -> Decimal | None:
 
 
 def single(value: float) -> float:
-    """Round a double to the nearest float."""
+    """Round a double to the nearest 32-bit float."""
     try:
         found: float = struct.unpack(">f", struct.pack(">f", value))[0]
     except OverflowError:
@@ -56,7 +55,7 @@ def single(value: float) -> float:
 
 
 def short(value: float, *, float32: bool = False) -> str:
-    """Return the shortest text that parses to the number; UnknownValue where versions of Java disagree."""
+    """Return the shortest text that parses to the number. Raises UnknownValue where versions of Java disagree."""
     if value and not (1e-30 if float32 else 1e-290) < abs(value) < (1e30 if float32 else 1e290):
         raise UnknownValue("the text of a number that is very large or small")
     shorter = (f"{value:.{n}g}" for n in range(1, 10))
@@ -84,7 +83,7 @@ def _double_text(value: float, *, float32: bool) -> str:
 
 
 def _number(text: str) -> Decimal | None:
-    """Parse a number in plain notation; None for others. UnknownValue for digits that only Java accepts."""
+    """Parse a number in plain notation. None for other text. Raises UnknownValue for digits that only Java accepts."""
     if not _NUMBER.fullmatch(text):
         if any(c.isdigit() and not c.isascii() for c in text):
             raise UnknownValue(f"digits of another script: {text!r}")
@@ -154,7 +153,9 @@ def _double_to_integer(to: LogicalType) -> Convert:
 
 
 def _decimal_to_integer(of: LogicalType, to: LogicalType) -> Convert:
-    """Truncate as Spark does; unless the decimal fits a long, a cast to INT or smaller goes through a double."""
+    """Return Spark's cast of a decimal to an integer type, which truncates.
+
+    If the decimal may exceed a long, Spark casts to INT or smaller through a double."""
     by_double: Callable[[float], int | None] = _double_to_integer(to)
 
     def convert(value: Decimal) -> int | None:
@@ -185,7 +186,8 @@ def _double_to_decimal(of: LogicalType, to: LogicalType) -> Convert:
 
 
 def converter(of: LogicalType, to: LogicalType) -> Convert:
-    """Return the cast of non-NULL values from one type to another; UnknownValue if no such cast is known."""
+    """Return the cast from type `of` to type `to`, for values that are not NULL. Raises UnknownValue for an unknown
+    cast."""
     if of == to or {of.kind, to.kind} <= {"datetime", "timestamp"} or {of.kind, to.kind} <= {"string", "json", "time"}:
         return lambda value: value
     match family(of), family(to):
@@ -253,7 +255,9 @@ def _to_number(of: LogicalType, to: LogicalType) -> Convert:
 
 
 def _near(value: int | Decimal) -> float:
-    """Return the float nearest to an exact number; UnknownValue if rounding twice might give another one."""
+    """Return the 32-bit float nearest to an exact number.
+
+    Raises UnknownValue if rounding first to a double could give another float."""
     wide = float(value)
     found = single(wide)
     if Fraction(value) != Fraction(wide) and found != wide:

@@ -1,4 +1,4 @@
-"""Comparisons, three-valued logic and choices with Spark's semantics: NaN equals NaN and is the greatest value."""
+"""Comparisons, AND, OR, NOT, IN and CASE as in Spark: with three-valued logic. NaN equals NaN and is the greatest."""
 
 from __future__ import annotations
 

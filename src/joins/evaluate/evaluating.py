@@ -1,10 +1,11 @@
-"""Turn a compiled expression into a function of the values that it reads.
+"""Turn a compiled expression into a Python function of the values that it reads.
 
-Values are None, bool, int, Decimal, float, str, bytes; dates are days and datetimes microseconds since 1970 UTC. A
-function returns what Spark computes, or raises `UnknownValue`: unsupported expressions raise when they are prepared,
-unsupported values when they are computed. Powers and logarithms differ by an ulp between libraries, so a result that
-depends on more than their magnitude is unknown, too.
-"""
+Values are None, bool, int, Decimal, float, str or bytes. Dates are days, and datetimes are microseconds, since 1970
+UTC.
+
+The function returns what Spark computes, or raises `UnknownValue`. Unsupported expressions raise it when they are
+prepared, unsupported values when they are evaluated. Powers and logarithms may differ in the last digit between
+libraries. So a result that depends on that digit is unknown, too."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _SPARK_TYPES = {
 
 @lru_cache(maxsize=4096)
 def prepared(sql: str, types: tuple[LogicalType, ...]) -> Prepared:
-    """Return the function of a compiled expression over values of these types; UnknownValue if it is not supported."""
+    """Return the function of a compiled expression over values of `types`. Raises UnknownValue if it is not
+    supported."""
     return _prepare(read(sql), types)
 
 

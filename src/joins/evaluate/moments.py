@@ -1,8 +1,6 @@
-"""Dates as days and datetimes as microseconds since 1970 UTC, in the proleptic Gregorian calendar, as Spark counts
-them.
+"""Calculate with dates (days) and datetimes (microseconds) since 1970 UTC, in the proleptic Gregorian calendar.
 
-Texts are parsed as `SparkDateTimeUtils` (Spark 4) parses them.
-"""
+Texts are parsed as Spark 4 does (`SparkDateTimeUtils`)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _PATTERN = {"yyyy": 0, "MM": 1, "dd": 2, "HH": 3, "mm": 4, "ss": 5}
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01 of a valid date."""
+    """Return the number of days from 1970-01-01 to a date, which must be valid."""
     y = year - (month <= 2)
     era, of_era = divmod(y, 400)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
@@ -25,7 +23,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def civil(days: int) -> tuple[int, int, int]:
-    """Return year, month and day."""
+    """Return year, month and day of a number of days since 1970-01-01."""
     era, of_era = divmod(days + 719_468, 146_097)
     years = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * years + years // 4 - years // 100)
@@ -61,13 +59,13 @@ def day_of_year(days: int) -> int:
 
 
 def last_day(days: int) -> int:
-    """Return the last day of a day's month."""
+    """Return the last day of the month that contains a day."""
     year, month, _ = civil(days)
     return days_of(year, month, _length(year, month))
 
 
 def truncated(unit: str, micros: int) -> int:
-    """Truncate a datetime to a unit of time; weeks begin on Monday."""
+    """Truncate a datetime to the start of a unit such as `month`. Weeks begin on Monday."""
     if unit in _UNITS:
         return micros - micros % _UNITS[unit]
     days = micros // DAY
@@ -115,7 +113,7 @@ def _trimmed(text: str) -> str:
 
 
 def date_of(text: str) -> int | None:
-    """Parse the days of a text; None if it is no date: `[+-]y…y[-[m]m[-[d]d[( |T)…]]]`."""
+    """Parse a date to days: `[+-]y…y[-[m]m[-[d]d[( |T)…]]]`. None if the text is not a date."""
     found = re.fullmatch(
         r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", _trimmed(text), re.DOTALL
     )
@@ -134,7 +132,7 @@ _MOMENT = re.compile(
 
 
 def moment_of(text: str) -> int | None:
-    """Parse the microseconds of a text, ignoring its zone; None if it is no datetime."""
+    """Parse a datetime to microseconds. None if the text is not a datetime. Its time zone is ignored."""
     trimmed = _trimmed(text)
     if trimmed[:1] == "" or (trimmed[0] not in "+-" and not trimmed[0].isascii()):
         return None
@@ -161,7 +159,9 @@ def moment_of(text: str) -> int | None:
 
 
 def _no_moment(text: str) -> int | None:
-    """Return None if letters are where the date should be; after a time they may name a zone, which is unknown."""
+    """Return None for a text that is not a datetime.
+
+    Raises UnknownValue if letters follow a time, because they may name a time zone."""
     if re.match(r"[+-]?[0-9-]*[^0-9 T:.+-]", text):
         return None
     raise UnknownValue(f"text as a moment: {text!r}")

@@ -1,4 +1,4 @@
-"""Prepared expressions: a function that computes the value, its type, and helpers for combining several."""
+"""Prepared expressions: the Python function of an expression with its type, and helpers to combine several."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Evaluate = Callable[[Values], Any]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The function of an expression, its type, and whether a double is only known up to its last digits (`near`).
+    """The function of an expression and its type. `near`: a double is exact only up to its last digit.
 
-    `digits`: the digits of an integer literal, by which Spark chooses its decimal type next to a decimal.
-    """
+    `digits` is the number of digits of an integer literal. Next to a decimal, Spark chooses the literal's type by
+    it."""
 
     of: Evaluate
     type: LogicalType
@@ -41,7 +41,10 @@ def constant(value: Any, type_: LogicalType) -> Prepared:
 
 
 def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function of one value; a near value requires the same result for its neighbouring doubles."""
+    """Return a function of one value. If the value is near, the result must be the same for its neighbouring
+    doubles.
+
+    Raises UnknownValue otherwise."""
     if not part.near:
         return function
 
@@ -55,7 +58,7 @@ def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], A
 
 
 def unified(parts: Sequence[Prepared]) -> LogicalType:
-    """Return the common type of several values, as the compiler has cast them."""
+    """Return the common type of several operands. The compiler has already cast them to it."""
     kinds = {part.type for part in parts} - {NULL}
     if len(kinds) > 1:
         wanted = NULL
@@ -72,7 +75,7 @@ def unified(parts: Sequence[Prepared]) -> LogicalType:
 
 
 def ordered(type_: LogicalType) -> Callable[[Any], Any]:
-    """Return the sort key by which values of a type are compared."""
+    """Return the sort key that orders values of a type as Spark does."""
     if family(type_) == "text":
         return str.encode
     if type_.kind.startswith("float"):

@@ -1,8 +1,6 @@
-"""Parse compiled expressions (`joins.query.expressions`), Spark SQL with `{i}` for value i, into trees.
+"""Parse compiled expressions (`joins.query.expressions`) into trees. They are Spark SQL with `{i}` for value i.
 
-The grammar covers only what the compiler writes. Any other text raises `UnknownValue`, so that an expression is never
-evaluated as something else.
-"""
+The grammar covers exactly what the compiler writes. Other text raises `UnknownValue`, so no expression is misread."""
 
 from __future__ import annotations
 
@@ -23,10 +21,9 @@ Kind = Literal["value", "text", "number", "null", "true", "false", "date", "mome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Syntax:
-    """An expression: its kind, the name of what is called, the type of a CAST, a literal, and its parts in order.
+    """A node of the tree. `name` is a function, an operator's sign, the type of a CAST, or a literal.
 
-    Operators are calls named by their sign. The parts of a CASE are condition, value, …, and finally the value of ELSE.
-    """
+    The parts of a CASE are condition, value, condition, value, …, and last the value of ELSE."""
 
     kind: Kind
     name: str = ""
@@ -34,7 +31,7 @@ class Syntax:
 
 
 def read(text: str) -> Syntax:
-    """Return the tree of a compiled expression; UnknownValue for a text outside of the grammar."""
+    """Parse a compiled expression. Raises UnknownValue for text that the compiler does not write."""
     reader = _Reader(_tokens(text))
     tree = reader.either()
     if reader.at != len(reader.tokens):
@@ -56,7 +53,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _plain(quoted: str) -> str:
-    """Return the text of a literal that `joins.query.expressions.escaped` wrote."""
+    """Undo `joins.query.expressions.escaped`: return the text of a string literal."""
     doubled = quoted[1:-1].replace("{{", "{").replace("}}", "}")
     if re.search(r"\\[^\\']", re.sub(r"\\\\", "", doubled)):
         raise UnknownValue(f"a literal has an escape: {quoted}")
@@ -70,7 +67,7 @@ class _Reader:
         self.tokens, self.at = tokens, 0
 
     def _peek(self, ahead: int = 0) -> str:
-        """Return the next token in capitals; empty for literals and at the end."""
+        """Return the token `ahead` of the next one in upper case. Empty for a literal and at the end."""
         if self.at + ahead >= len(self.tokens):
             return ""
         kind, text = self.tokens[self.at + ahead]
@@ -89,7 +86,7 @@ class _Reader:
         return True
 
     def either(self) -> Syntax:
-        """Parse a disjunction, which is any expression."""
+        """Parse an OR expression, the lowest precedence, so any expression."""
         tree = self._both()
         while self._eat("OR"):
             tree = Syntax(kind="call", name="or", parts=(tree, self._both()))
@@ -201,7 +198,7 @@ class _Reader:
         return Syntax(kind="case", parts=tuple(parts))
 
     def _type(self) -> str:
-        """Parse the rest of a CAST: Spark's name of a type, without blanks."""
+        """Parse the type in a CAST, and return Spark's name of it without blanks."""
         text = ""
         depth = 0
         while self.at < len(self.tokens):

@@ -1,4 +1,4 @@
-"""Convert canonical values (`cdc.model.types`) to the values of expressions, and back."""
+"""Convert canonical values (`cdc.model.types`) to the Python values that expressions use, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from joins.query.value_types import family
 
 
 def to_native(type_: LogicalType, value: Canonical) -> Any:
-    """Convert a canonical value for expressions."""
+    """Convert a canonical value to the Python value that expressions use."""
     if value is None or isinstance(value, list):
         return value
     if isinstance(value, dict):  # a geometry in the log's form
@@ -38,7 +38,7 @@ def to_native(type_: LogicalType, value: Canonical) -> Any:
 
 
 def to_canonical(type_: LogicalType, value: Any) -> Canonical:
-    """Convert an expression's result to canonical form; UnknownValue for dates that have none."""
+    """Convert the result of an expression to canonical form. Raises UnknownValue for a date that has none."""
     if value is None:
         return None
     if isinstance(value, list):

@@ -1,5 +1,4 @@
-"""Text functions with Spark's semantics: characters are code points; a position before the first one selects
-nothing."""
+"""Text functions as in Spark. Characters are Unicode code points."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _FEW_DIGITS = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 
 
 def _known(text: str) -> str:
-    """Return the text; UnknownValue for characters that this version of Python does not know yet."""
+    """Return the text unchanged. Raises UnknownValue for characters that this version of Python does not know."""
     if not text.isascii() and any(unicodedata.category(c) == "Cn" for c in text):
         raise UnknownValue("the capitals of a character that is not known here")
     return text
@@ -39,28 +38,30 @@ def _between(text: str, start: int, end: int) -> str:
 
 
 def substring(text: str, place: int, length: int = _MOST) -> str:
-    """Return `length` characters from a position: 1 is the first, negative ones count from the end, 0 equals 1."""
+    """Return `length` characters from position `place`.
+
+    The first position is 1; 0 means the same. A negative position counts from the end."""
     start = place - 1 if place > 0 else len(text) + place if place < 0 else 0
     return _between(text, start, max(-_MOST - 1, min(_MOST, start + length)))
 
 
 def left(text: str, count: int) -> str:
-    """Return the first characters."""
+    """Return the first `count` characters."""
     return substring(text, 1, count)
 
 
 def right(text: str, count: int) -> str:
-    """Return the last characters."""
+    """Return the last `count` characters."""
     return "" if count <= 0 else substring(text, -count)
 
 
 def replace(text: str, search: str, by: str = "") -> str:
-    """Replace all occurrences; an empty `search` never occurs."""
+    """Replace all occurrences of `search`. An empty `search` replaces nothing."""
     return text.replace(search, by) if search else text
 
 
 def padded(text: str, length: int, fill: str, *, before: bool) -> str:
-    """Pad or truncate a text to an exact length."""
+    """Pad with `fill`, or truncate, to exactly `length` characters. `before` pads on the left."""
     missing = length - len(text)
     if missing <= 0 or not fill:
         return text[: max(0, length)]
@@ -69,7 +70,7 @@ def padded(text: str, length: int, fill: str, *, before: bool) -> str:
 
 
 def sha2(text: str, bits: int) -> str | None:
-    """Return the SHA-2 digest of 224, 256 (or 0), 384 or 512 bits; None for others."""
+    """Return the SHA-2 digest with 224, 256 (or 0), 384 or 512 bits, in hexadecimal. None for other numbers of bits."""
     name = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}.get(bits)
     return None if name is None else hashlib.new(name, text.encode()).hexdigest()
 
@@ -80,7 +81,7 @@ def md5(text: str) -> str:
 
 
 def split_part(text: str, by: str, number: int) -> str:
-    """Return part number 1, 2, …; empty beyond the last one."""
+    """Return part `number` (from 1) of a text that is split at `by`. Empty beyond the last part."""
     parts = text.split(by)
     return parts[number - 1] if number <= len(parts) else ""
 
@@ -90,7 +91,7 @@ _OF_GEOMETRY = ("^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$", "^SRID=([0-9]+);"
 
 
 def regexp_extract(text: str, pattern: str, group: int) -> str:
-    """Return a group of the first match; empty without a match."""
+    """Return group number `group` of the first match. Empty without a match."""
     if pattern not in _OF_GEOMETRY or "\n" in text:
         raise UnknownValue(f"the expression {pattern}")
     found = re.search(pattern, text)
@@ -116,7 +117,7 @@ class _Object(list[tuple[str, Any]]):
 
 
 class _Number(str):
-    """A JSON number as written."""
+    """A JSON number with its original text."""
 
     __slots__ = ()
 
@@ -132,7 +133,7 @@ _DECODER = json.JSONDecoder(
 
 @lru_cache(maxsize=1024)
 def json_steps(path: str) -> tuple[str | int, ...]:
-    """Parse the steps of a path `$.a['b'][0]`; UnknownValue for any other."""
+    """Parse a JSON path such as `$.a['b'][0]` to its steps. Raises UnknownValue for other paths."""
     steps: list[str | int] = []
     at = 1
     while at < len(path):
@@ -146,7 +147,8 @@ def json_steps(path: str) -> tuple[str | int, ...]:
 
 
 def get_json_object(text: str, path: str) -> str | None:
-    """Return the value at a path of a JSON text: a string without quotes, all else as JSON; None without a value."""
+    """Return the value at a path of a JSON text: strings without quotes, other values as JSON. None if there is
+    none."""
     steps = json_steps(path)
     try:
         value = _DECODER.decode(text)
@@ -198,7 +200,8 @@ def _written(value: Any) -> str:
 
 
 def _fraction(number: str) -> str:
-    """Return plain numbers of few digits unchanged: Spark may write others differently."""
+    """Return the number if Spark is sure to write it unchanged: plain, with few digits. Raises UnknownValue
+    otherwise."""
     if re.fullmatch(r"-?(?:[1-9][0-9]{0,5}|0)\.(?:[0-9]{0,7}[1-9]|0)", number) and number not in ("-0.0",):
         whole, _, part = number.lstrip("-").partition(".")
         if whole != "0" or part == "0" or not part.startswith("000"):

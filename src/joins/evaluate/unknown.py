@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class UnknownValue(ValueError):
-    """The value of an expression is not known here, for a reason; no value is invented instead."""
+    """Raised when an expression cannot be evaluated with certainty as Spark would. The message has the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,1 +1,1 @@
-"""Read a join's state from its checkpoint."""
+"""Read the state of a join from its checkpoint, for `tailorbird state inspect`."""

@@ -1,4 +1,5 @@
-"""Decode a group as the kernel stores it (`Aggregate.java`, `Sum.java`, `Bag.java`) into its counts and sums."""
+"""Decode the stored state of a group (written by `Aggregate.java`, `Sum.java`, `Bag.java`): its counts, sums and
+values."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ _EXACT = Context(prec=4000)
 
 
 def group_parts(group: Grouping, stored: bytes) -> tuple[int, list[tuple[str, Values]]]:
-    """Return the time of the newest change in a group, and its parts: `rows`, then per sum and per bag the names of the
-    functions that read it, and their values."""
+    """Return the time of the newest change of a group, and the parts of its state.
+
+    The first part is the number of rows. Each total and each bag is a part, with the names of the functions that use
+    it."""
     read = _Group(stored)
     ts_ms = int.from_bytes(read.next(8), "big", signed=True)
     parts: list[tuple[str, Values]] = [("rows", [read.count()])]
@@ -40,10 +43,10 @@ def _named(results: list[Result]) -> str:
 
 
 class _Group(Packed):
-    """Reads a group's entry."""
+    """Decodes the stored entry of one group."""
 
     def total(self, type_: LogicalType) -> Values:
-        """Return the number of values and, for numbers, their sum."""
+        """Read a total: the number of values and, for numbers, their sum."""
         count: Canonical = self.signed()
         if not summed(type_):
             return [count]
@@ -54,7 +57,7 @@ class _Group(Packed):
         return [count, float(number * Fraction(2) ** exponent) if type_.kind.startswith("float") else number]
 
     def bag(self, last: LogicalType, functions: set[str]) -> int:
-        """Return the number of distinct tuples; the whole bag is read."""
+        """Read a whole bag. Return the number of different tuples."""
         distinct = self.count()
         if "sum_distinct" in functions:
             self.total(last)

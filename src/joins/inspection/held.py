@@ -1,4 +1,4 @@
-"""Describe the kernel's stored state in the plan's terms."""
+"""Describe stored state with the names of the plan: steps, aliases and columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it
 
 
 class Where(NamedTuple):
-    """A step by its description, and its grouping, if it has one."""
+    """A step of the plan: its description, and its grouping if it has one."""
 
     step: str
     group: Grouping | None
@@ -30,9 +30,8 @@ class Held:
     """One stored entry: its step, its kind (`right side`, `row`, `whole row`, `newest`, `rows`, a function), its
     values.
 
-    The values of a group are its number of rows; of a sum, its number of values and the sum; of values that a function
-    keeps, the number of distinct ones.
-    """
+    For a group, the value is its number of rows. For a total it is the count and the sum, for a bag the number of
+    different values."""
 
     step: str
     what: str
@@ -41,12 +40,14 @@ class Held:
     ts_ms: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as `--json` prints it."""
+        """Return the JSON object that `--json` prints."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
-    """Return every k under which the state may hold a key: `7`, `"a"` or `"a",7`; ValueError if it is no JSON."""
+    """Return the stored keys under which the state may have a key given as `7`, `"a"` or `"a",7`.
+
+    Raises ValueError if the text is not JSON."""
     values_of_text(key.encode())
     found: dict[int, Where] = {}
     for fragment in plan.fragments:
@@ -68,7 +69,7 @@ def _name(step: Step) -> str:
 
 
 def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Held]:
-    """Describe the entries of these keys, right sides first, then rows in the order of their ids."""
+    """Describe the entries of these keys. Right sides come first, then rows in the order of their ids."""
     found: list[Held] = []
     for variable, k, row, value in entries:
         if k not in keys:
@@ -94,14 +95,16 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Hel
 
 
 def _reported(step: str, group: Grouping | None, value: bytes) -> Held:
-    """Describe the last row emitted; in a group, the values of its key and then the arguments of the functions."""
+    """Describe the last row that a step emitted. In a group it has the key, then the arguments of the functions."""
     parts = [value] if group is None else split_part(value)
     values = [one for part in parts for one in values_of_text(part)]
     return Held(step=step, what="row", row=None, values=values, ts_ms=None)
 
 
 def _key(step: str, value: bytes) -> Iterator[Held]:
-    """Describe the right side of a key, if any, and its rows while they are few: after a byte with their number."""
+    """Describe an entry of a keyed join: the right side if there is one, and its rows.
+
+    A key with few rows has them in this entry, after a byte with their number."""
     end = 5 + int.from_bytes(value[1:5], "big")
     # where rows are entries of their own, a bound of their number follows
     parts = [value[5:end]] if value[:1] == _APART else unpack(value[1:])
@@ -112,7 +115,9 @@ def _key(step: str, value: bytes) -> Iterator[Held]:
 
 
 def _met(step: str, value: bytes) -> Iterator[Held]:
-    """Describe the rows of both sides of a key while they are few: after a zero byte, each side after its number."""
+    """Describe an entry of a many-to-many join: the rows of both sides.
+
+    A key with few rows has them in this entry: a zero byte, then each side after its number of rows."""
     stored = Packed(value)
     if stored.next(1) == b"\0":
         for side in ("left", "right"):

@@ -1,10 +1,10 @@
-"""Read what the kernel's `Bytes.java` writes."""
+"""Decode the binary format that the kernel's `Bytes.java` writes."""
 
 from __future__ import annotations
 
 
 class Packed:
-    """Stored bytes, read from the start."""
+    """Reads stored bytes from the beginning to the end."""
 
     def __init__(self, stored: bytes) -> None:
         self._stored, self._at = stored, 0
@@ -15,7 +15,7 @@ class Packed:
         return self._stored[self._at - length : self._at]
 
     def count(self) -> int:
-        """Read a number with seven bits per byte, the lowest first."""
+        """Read an unsigned number with seven bits per byte, lowest first."""
         value, shift = 0, 0
         while True:
             (byte,) = self.next(1)
@@ -25,10 +25,10 @@ class Packed:
                 return value
 
     def signed(self) -> int:
-        """Read a number that may be negative."""
+        """Read a signed number."""
         value = self.count()
         return value >> 1 ^ -(value & 1)
 
     def block(self) -> bytes:
-        """Read bytes that are preceded by their length."""
+        """Read a length, then that many bytes."""
         return self.next(self.count())

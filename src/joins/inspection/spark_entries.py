@@ -1,4 +1,4 @@
-"""Read the state of a join from its checkpoint, running or not, through Spark's state data source."""
+"""Read the state of a join, running or not, from its checkpoint through Spark's state data source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SOURCE = "statestore"
 
 
 def entries(spark: SparkSession, checkpoint: Path, keys: Collection[bytes] | None) -> Iterator[Entry]:
-    """Yield the entries of some keys, or of all, in every operator and variable after the last committed batch."""
+    """Yield the entries of the given keys (None: of all), from every operator, as of the last committed batch."""
     session: Any = spark
     session._jsparkSession.streams()  # loads what the state data source needs and otherwise only a query would load
     metadata = spark.read.format("state-metadata").load(str(checkpoint))
@@ -37,7 +37,7 @@ def _read(spark: SparkSession, checkpoint: Path, operator: int, variable: str) -
 
 
 def _columns(state: DataFrame) -> DataFrame:
-    """Return key, key within a map (or NULL) and value as plain binaries, whatever the variable's kind."""
+    """Return a DataFrame of key, key within a map (or NULL) and value as binaries, for any kind of state variable."""
     is_map = "user_map_key" in state.columns
     value = "user_map_value" if is_map else "value"
     inner = F.col("user_map_key.value") if is_map else F.lit(None).cast("binary")

@@ -1,1 +1,1 @@
-"""The plan's steps in Java, the program that describes the plan to them, and their jar."""
+"""The steps of a plan in Java (the kernel), the JSON program that tells them the plan, and the build of their jar."""

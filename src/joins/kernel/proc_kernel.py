@@ -1,9 +1,8 @@
-"""Build the kernel's jar from the Java files in this folder, with javac or with the Janino compiler of pyspark.
+"""Build the jar of the kernel from the Java files in this folder, with javac or with pyspark's Janino compiler.
 
-`make setup` runs it (`python -m joins.kernel.proc_kernel`), and so do the wheel's build and a session that finds no
-jar.
-The jar is stored in this folder. Its name contains the sources' digest, so a jar of other sources is never used.
-"""
+`make setup` runs it (`python -m joins.kernel.proc_kernel`), and so do the build of the wheel and a session that
+finds no jar. The jar is stored in this folder. Its name contains a digest of the sources, so an outdated jar is
+never used."""
 
 from __future__ import annotations
 
@@ -26,18 +25,18 @@ _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources make the same jar
 
 
 def sources() -> list[Path]:
-    """Return the kernel's Java files in order."""
+    """Return the kernel's Java files, sorted."""
     return sorted(FOLDER.rglob("*.java"), key=lambda file: file.name)
 
 
 def jar() -> Path:
-    """Return the path of the jar of these sources, whether it exists or not."""
+    """Return the path of the jar for the current sources, whether it exists or not."""
     digest = hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in sources()))
     return FOLDER / f"kernel-{digest.hexdigest()[:12]}.jar"
 
 
 def build(environ: Mapping[str, str] = os.environ) -> Path:
-    """Build the jar unless it exists, and return its path. Raises UsageError if there is no compiler."""
+    """Build the jar unless it exists, and return its path. Raises UsageError if there is no Java compiler."""
     target = jar()
     if target.exists():
         return target
@@ -58,14 +57,14 @@ def build(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def with_javac(javac: str, classes: Path) -> None:
-    """Compile into `classes` with a JDK's compiler."""
+    """Compile the sources into the folder `classes` with a JDK's compiler."""
     options = ["-nowarn", "-proc:none", "--release", "17", "-encoding", "UTF-8"]
     command = [javac, *options, "-cp", _classpath(), "-d", str(classes), *map(str, sources())]
     _run(command, os.environ)
 
 
 def with_janino(java: str, classes: Path) -> None:
-    """Compile into `classes` with the compiler that Spark contains."""
+    """Compile the sources into the folder `classes` with the Janino compiler, which Spark contains."""
     # in a separate process: py4j leaves its sockets and pipes to the garbage collector
     module = [sys.executable, "-W", "ignore", "-m", "joins.kernel.spark_janino"]
     path = [

@@ -1,10 +1,10 @@
-"""Translate a plan into the kernel's program: JSON that says what each level of a fragment's tree reads and does.
+"""Translate a plan into the kernel's program: JSON that says what each level of a tree reads and does.
 
-A node's height is 0 if it joins nothing, else one more than its highest child's. One keyed join serves all lookups of
-one height, grouped by (lookup, key). The rows of nodes with two or more lookups (multi-way joins) are assembled after
-it. A leaf is read at its parent's level, every other node at its own height. Messages for a later level pass through.
-Rows of other fragments enter at the level of the node that reads them.
-"""
+A node's height is 0 if it joins nothing, otherwise one more than that of its highest child. All lookup joins of one
+height form a *level*: one keyed, stateful operator of Spark, whose key is (lookup join, join key). Whole rows of
+nodes with several lookups (multi-way joins) are assembled after it. Leaves are read at their parent's level, other
+nodes at their own height. Rows of other fragments enter at the level of the node that reads them. Messages for a
+later level pass through."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ OTHERS = -1  # node number of a node that reads fragments' rows: they bring thei
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The input (`topics`, some through `latest`) and `steps` of one level; `program` describes the details.
+    """The input and the steps of one level. `topics` are read, some through a `latest` step; `program` has the
+    details.
 
-    `rows`: the fragments whose rows enter unchanged. `reread`: those whose rows a node reads like a table's changes.
-    `filters`: the nodes with a condition; the program's `conditions` are in the same order.
-    """
+    - `rows`: numbers of fragments whose rows enter unchanged.
+    - `reread`: numbers of fragments whose rows a node reads like changes of a table.
+    - `filters`: the nodes with a filter, in the order of the program's `conditions`."""
 
     topics: tuple[str, ...]
     latest: bool
@@ -55,10 +56,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FragmentProgram:
-    """One fragment: its levels, lowest first, and the steps after its expressions, which `program` describes.
+    """The program of one fragment: its levels, lowest first, and the steps after its expressions (`steps`,
+    `program`).
 
-    A join by time has no levels but two `sides`, the left one first.
-    """
+    A join by time has two `sides` instead of levels, the left one first."""
 
     levels: tuple[Level, ...]
     steps: tuple[str, ...]
@@ -67,7 +68,7 @@ class FragmentProgram:
 
     @property
     def readers(self) -> tuple[Level, ...]:
-        """The levels and sides that read the log, each with a source of its own."""
+        """Return the levels and sides that read Kafka. Each is a separate Spark source."""
         return tuple(level for level in (*self.sides, *self.levels) if level.topics)
 
 
@@ -81,14 +82,15 @@ def program_of(
     tombstone_ms: int = WEEK_MS,
     checkpoint: str = "",
 ) -> tuple[FragmentProgram, ...]:
-    """Return the fragments' programs in the plan's order.
+    """Return the programs of the plan's fragments, in the same order.
 
-    `settled` (compaction-safe offsets) and `ends` are as in `joins.steps.route`: topic → partition → offset. `kafka`:
-    properties of the client that reads a partition again for a marker. They contain no secret, as Spark's plans contain
-    the program. `truncation_points` (`joins.steps.truncation`): topic → partition → sequence. `latest` remembers
-    deleted
-    rows for `tombstone_ms`. `checkpoint`: the query's folder, where joins by time read their batch's watermark.
-    """
+    - `settled`, `ends`: compaction-safe offsets, and ends of the log, by topic and partition (see
+      `joins.steps.route`).
+    - `kafka`: properties of the client that reads a partition again for a marker. They contain no secret, because
+      Spark's plans show the program.
+    - `truncation_points`: sequence by topic and partition (`joins.steps.truncation`).
+    - `tombstone_ms`: how long a `latest` step remembers deleted rows.
+    - `checkpoint`: the folder from which a join by time reads its batch's watermark."""
     log = _Log(
         kafka=kafka or {}, settled=settled, ends=ends or {}, truncation_points=truncation_points or {},
         tombstone_ms=tombstone_ms, checkpoint=checkpoint,
@@ -123,7 +125,7 @@ def _sides(fragment: Fragment, first: int, log: _Log) -> tuple[Level, ...]:
 
 
 def _side(side: TimedSide, number: int, log: _Log) -> Level:
-    """Describe one side of a join by time: its table, and its rows without a partner."""
+    """Return the program of one side of a join by time."""
     node, source, other = side.node, side.source, side.other
     numbers = [source.columns.index(name) for name in node.columns]
     program = {
@@ -187,7 +189,7 @@ def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
 
 
 def _pairs(pair: Pair, target: int, table: str) -> Level:
-    """Return the level of pairs: a change detector in front of each side, and the step where they meet."""
+    """Return the level of a many-to-many join: a change detector for each side, and the step where rows meet."""
     sides = [
         {
             "pair": pair.number, "side": number, "target": target, "stays": stays,
@@ -215,7 +217,7 @@ def _pairs(pair: Pair, target: int, table: str) -> Level:
 
 
 class _Made:
-    """Collects the parts of a level while its nodes are walked."""
+    """Collects the parts of one level while the nodes are visited."""
 
     def __init__(self) -> None:
         self.sources: dict[str, dict[str, Any]] = {}
@@ -227,7 +229,7 @@ class _Made:
         self.reread: list[int] = []
 
     def read(self, node: Node, number: int, target: int, log: _Log) -> None:
-        """Add the source of a node that has this number in the plan."""
+        """Add the source of a node, whose index in the plan is `number`. Its rows go to `target`."""
         condition = _condition(node, len(self.filters))
         self.filters += [node] if node.filter is not None else []
         if isinstance(node.source, PlanSource):
@@ -243,7 +245,7 @@ class _Made:
             self.reread += node.source.fragments
 
     def level(self, log: _Log) -> Level:
-        """Return the level of the collected parts."""
+        """Return the level with all parts."""
         own: dict[str, Any] = {
             "sources": list(self.sources.values()),
             "lookups": self.lookups,
@@ -265,7 +267,7 @@ class _Made:
 
 
 def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
-    """Describe a captured table: the values in its envelopes, and the known offsets of its partitions."""
+    """Return the program's description of a captured table: columns of its envelopes, and offsets of its partitions."""
     return {
         "topic": source.topic,
         "columns": list(source.columns),
@@ -285,7 +287,7 @@ def _type(type_: LogicalType) -> list[Any]:
 
 
 def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[str, Any]:
-    """Describe how a node reads rows; `numbers` are the positions of its columns in them."""
+    """Return the program's description of how a node reads rows. `numbers` are the indexes of its columns in them."""
     return {
         "number": number,
         "columns": numbers,
@@ -298,7 +300,7 @@ def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[st
 
 
 def _condition(node: Node, number: int) -> dict[str, Any]:
-    """Describe a node's filter: its number among the program's conditions, and the columns that it uses."""
+    """Return the program's description of a node's filter: its index among the conditions, and its columns."""
     if node.filter is None:
         return {"condition": -1, "uses": []}
     uses = [index for index in range(len(node.columns)) if f"{{{index}}}" in node.filter.sql]
@@ -306,7 +308,7 @@ def _condition(node: Node, number: int) -> dict[str, Any]:
 
 
 def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
-    """Describe how a fragment's rows are grouped."""
+    """Return the program's description of how a fragment's rows are grouped."""
     group = fragment.group
     assert group is not None
     described = {
@@ -333,6 +335,6 @@ def _bag(bag: Bag) -> dict[str, Any]:
 
 
 def _renamed(fragment: Fragment) -> dict[str, Any]:
-    """Describe which values a fragment's rows keep, and the tag before their ids."""
+    """Return the program's description of the values that a fragment's rows keep, and of the tag before their ids."""
     picks = None if fragment.picks is None else list(fragment.picks)
     return {"target": fragment.target, "picks": picks, "tag": fragment.tag}

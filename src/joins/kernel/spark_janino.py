@@ -1,4 +1,4 @@
-"""Compile the kernel where there is a Java runtime but no javac, with the Janino compiler of pyspark."""
+"""Compile the kernel on a machine that has a Java runtime but no javac, with pyspark's Janino compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 
 
 def compile_with_janino(java: str, classpath: str, sources: Sequence[str], classes: Path) -> None:
-    """Write the class files of `sources` (Java files of one package) to `classes`. RuntimeError if they are invalid."""
+    """Compile Java `sources` of one package into the folder `classes`. Raises RuntimeError if they are invalid."""
     port, process = launch_gateway(classpath=classpath, java_path=java, die_on_exit=True, return_proc=True)
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
     try:
@@ -35,7 +35,7 @@ def compile_with_janino(java: str, classpath: str, sources: Sequence[str], class
 
 
 def one_unit(sources: Sequence[str]) -> str:
-    """Concatenate several files of a package: they refer to one another, and Janino takes only one at a time."""
+    """Concatenate the files of a package into one source. They refer to one another, and Janino takes only one file."""
     packages = sorted({line for text in sources for line in re.findall(r"^package .*;$", text, re.MULTILINE)})
     imports = sorted({line for text in sources for line in re.findall(r"^import .*;$", text, re.MULTILINE)})
     bodies = [re.sub(r"^(package|import) .*;$", "", text, flags=re.MULTILINE) for text in sources]

@@ -1,9 +1,7 @@
-"""Compute aggregates over the list of a group's values with the join's own arithmetic, which differs from DuckDB's.
+"""Compute aggregate functions over the list of a group's values, with the results of the join.
 
-Sums of doubles are exact before they are rounded, sums of decimals are NULL beyond their digits, and lists are sorted
-by
-their values (`joins.steps`).
-"""
+DuckDB's own functions differ: here, sums of doubles are exact before they are rounded, sums of decimals are NULL if
+they have too many digits, and lists are sorted by value (`joins.steps`)."""
 
 from __future__ import annotations
 
@@ -24,7 +22,9 @@ Values = Sequence[Any]  # without NULLs, as expressions read them
 
 
 def collected(function: str, of: LogicalType, type_: LogicalType) -> Callable[[Values], Any]:
-    """Return the function of an aggregate of values of type `of`; UnknownValue if it is not known."""
+    """Return the aggregate function for values of type `of` and a result of type `type_`.
+
+    Raises UnknownValue if it is not known."""
     match function:
         case "count_distinct":
             return lambda values: len({*_texts(of, values)})

@@ -1,8 +1,7 @@
-"""Translate a table's query for DuckDB: the same SELECT, over tables that represent the captured ones.
+"""Translate a table's query to DuckDB's SQL, over DuckDB tables with the contents of the captured tables.
 
-Names resolve as in the compiler: queries of WITH, other tables of the topology, captured tables. Expressions have the
-join's semantics (`joins.oracle.scalars`).
-"""
+Names are resolved as the compiler does: WITH queries, other tables of the topology, captured tables. Expressions
+keep the results of the join (`joins.oracle.scalars`)."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from joins.select.tokens import statements_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """DuckDB's SQL of a table's query and its functions, which must be created first. `columns` are the result's
-    columns,
-    each with the functions that it depends on; `rows` are the functions that decide which rows there are.
-    """
+    """The SQL of a table's query for DuckDB, and the functions that must be created in DuckDB first.
+
+    `columns` are the columns of the result, each with the functions that it depends on. `rows` are the functions
+    that decide which rows the result has."""
 
     sql: str
     functions: Mapping[str, Scalar | Collected]
@@ -33,10 +32,9 @@ class Question:
     rows: frozenset[str]
 
     def unknown(self, reasons: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """Return why the whole answer is unknown (empty: it is known), and the unknown columns with their reasons.
+        """Return why the whole result is unknown (empty: it is known), and the unknown columns with reasons.
 
-        `reasons`: why functions could not compute a value, by their names.
-        """
+        `reasons` says by function why it could not compute some value."""
         missing = {name: reason for name, reason in reasons.items() if name in self.functions}
         whole = next((self._why(name, missing) for name in sorted(self.rows) if name in missing), "")
         columns = {
@@ -57,11 +55,10 @@ def question(
     columns: Mapping[TableId, Mapping[str, LogicalType]],
     schemas: Mapping[TableId, TableSchema],
 ) -> Question:
-    """Build the question for DuckDB; `names` are its tables, with these `columns`. KeyError if a captured table is
-    missing.
+    """Translate a table's query. `names` are DuckDB's tables by captured table, `columns` their columns and types.
 
-    If ROW_NUMBER() orders some rows equally, `schemas` break the ties as the compiler does.
-    """
+    Raises KeyError if a captured table is missing. If ROW_NUMBER() leaves ties, they are broken as the compiler
+    does, which needs the `schemas`."""
     query = _Query(topology, names, schemas).of(table)
     scalars = Scalars({name: columns[table_id] for table_id, name in names.items()})
     asked = scalars.query(query)
@@ -73,7 +70,7 @@ _NAMES: Mapping[str, type[exp.Func]] = {"every": exp.LogicalAnd, "some": exp.Log
 
 
 class _Query:
-    """Replaces the names in queries by tables of DuckDB and by other queries."""
+    """Replaces table names in queries by DuckDB's tables, or by the queries of other joined tables."""
 
     def __init__(
         self, topology: Topology, names: Mapping[TableId, str], schemas: Mapping[TableId, TableSchema]
@@ -97,7 +94,7 @@ class _Query:
         return self._over_sources(query, found)
 
     def _number(self, query: exp.Expr, table: Table) -> None:
-        """Make every ROW_NUMBER() break ties by its rows' key, and return Spark's type."""
+        """Make every ROW_NUMBER() break ties by the key of its rows, and return Spark's type."""
         if query.find(exp.Window) is None:
             return
         ties = ties_of(self._topology, table, self._schemas)
@@ -126,7 +123,7 @@ class _Query:
 
 
 def _qualify(select: exp.Select) -> None:
-    """Make QUALIFY use the row number itself: DuckDB would prefer a column of FROM with the same name."""
+    """Make QUALIFY refer to the row number itself. DuckDB would prefer a column of FROM with the same name."""
     asked = select.args.get("qualify")
     numbers = {one.alias: one.this for one in select.expressions if isinstance(one.unalias(), exp.Window)}
     for column in list(asked.find_all(exp.Column)) if asked is not None else ():

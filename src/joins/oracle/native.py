@@ -1,4 +1,4 @@
-"""Know where DuckDB behaves as the join does: which values it compares, orders, distinguishes and counts alike."""
+"""Decide where DuckDB behaves like the join: which values it compares, orders, distinguishes and aggregates alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Deps = frozenset[str]  # names of functions
 
 @dataclass(slots=True)
 class Rewritten:
-    """A rewritten expression."""
+    """An expression in DuckDB's SQL with its type. `deps` are the functions that it depends on."""
 
     sql: exp.Expr
     type: LogicalType
@@ -23,7 +23,7 @@ class Rewritten:
 
 
 def counted(result: Result, parts: list[Rewritten]) -> exp.Expr | None:
-    """Return DuckDB's SQL of an aggregate that is the same in both systems; None if it differs."""
+    """Return DuckDB's SQL of an aggregate function that both systems compute alike. None if they differ."""
     texts = [f"({part.sql.sql('duckdb')})" for part in parts]  # NOT binds less than IS NULL
     plain = all(ordered(part.type) for part in parts)
     x = texts[0] if texts else "*"
@@ -57,14 +57,14 @@ _SHORT = 18  # digits of decimals whose sum DuckDB computes in 38 digits: no rea
 
 
 def ordered(type_: LogicalType) -> bool:
-    """Return whether DuckDB orders and distinguishes values of a type as the join does."""
+    """Return whether DuckDB orders and distinguishes values of a type like the join."""
     if type_.kind == "decimal":
         return 0 < type_.precision <= MOST_DIGITS
     return type_.kind not in ("time", "list", "float32", "float64")
 
 
 def alike(types: list[LogicalType]) -> bool:
-    """Return whether DuckDB compares values of these types as the join does: one type, or integers of any width."""
+    """Return whether DuckDB compares values of these types like the join: one type, or integers of any width."""
     kinds = {type_ for type_ in types if type_ != NULL}
     if not kinds or not all(map(ordered, kinds)):
         return False

@@ -1,8 +1,7 @@
-"""Rebuild the sources' tables from the log's events, in the order of their source.
+"""Rebuild the contents of source tables from their change events, for tests.
 
-`joins.oracle.sql_oracle` runs the topology's SELECT over such tables in DuckDB. The result is what property tests and
-simulations expect. It shares no code with the engine.
-"""
+`joins.oracle.sql_oracle` then runs the query over them in DuckDB. The result is what tests expect of the engine,
+with which it shares no code."""
 
 from __future__ import annotations
 
@@ -16,10 +15,9 @@ Rows = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
 
 def tables_after(events: Iterable[ChangeEvent], keys: Mapping[TableId, tuple[str, ...]]) -> dict[TableId, Rows]:
-    """Return each table's rows by primary key, after events in the order of their source.
+    """Return the rows of each table by primary key, after the given events, which are in the order of their source.
 
-    A marker that a table was emptied (op `t`) keeps the rows that a snapshot has seen since.
-    """
+    An event that a table was emptied (op `t`) keeps rows that a snapshot has read since."""
     tables: dict[TableId, Rows] = {table: {} for table in keys}
     seen: dict[TableId, dict[tuple[Canonical, ...], int]] = {table: {} for table in keys}
     for event in events:

@@ -1,15 +1,13 @@
-"""Rewrite a query's scalar expressions with the join's semantics: its tree, with function calls in their place.
+"""Rewrite the scalar expressions of a query for DuckDB, so that they give the results of the join.
 
-DuckDB and Spark differ in many expressions (`dayofweek`, `CAST(2.50 AS INT)`, `upper('ß')`). DuckDB evaluates only what
-is known to be the same in both: columns, literals, AND, OR, NOT, IS NULL, comparisons and COALESCE of values of one
-type.
-Everything else is compiled as the join compiles it (`joins.query.expressions`) and replaced by a call of a function
-that
-evaluates the compiled form (`joins.evaluate`). The same applies to aggregates (`joins.oracle.collected`).
+DuckDB and Spark differ in many expressions (`dayofweek`, `CAST(2.50 AS INT)`, `upper('ß')`). DuckDB evaluates only
+what is known to be the same in both: columns, literals, AND, OR, NOT, IS NULL, and comparisons and COALESCE of one
+type. Every other expression is compiled as the join does it (`joins.query.expressions`). A call of a Python function
+replaces it, which evaluates the compiled form (`joins.evaluate`). Aggregates are treated likewise
+(`joins.oracle.collected`).
 
-Dependencies on such functions are tracked to the columns of the result. If a function cannot compute a value for some
-row, these columns are not compared. If it decides which rows there are, no row is compared.
-"""
+Each result column records the functions that it depends on. If a function cannot compute some value, its columns are
+not compared. If the function decides which rows exist, no row is compared."""
 
 from __future__ import annotations
 
@@ -35,10 +33,10 @@ _NATIVE = (exp.And, exp.Or, exp.Not, exp.Is, exp.Exists)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A function for an expression: its compiled form over values of `types`, and its text for messages.
+    """A Python function that replaces an expression. `sql` is the compiled form over values of `types`.
 
-    `reason`: why its value is unknown, if that is known in advance.
-    """
+    `text` is the original expression, for messages. `reason` says why its value is unknown, if that is known in
+    advance."""
 
     name: str
     sql: str
@@ -50,7 +48,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A function of the list of all values of a group, each of type `of`."""
+    """A Python function that replaces an aggregate. It gets the list of a group's values of type `of`."""
 
     name: str
     function: str
@@ -61,7 +59,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A column of a query: its type, and the functions that it depends on."""
+    """A column of a query, its type, and the functions that it depends on."""
 
     name: str
     type: LogicalType
@@ -78,14 +76,14 @@ class QueryShape:
 
 @dataclass(slots=True)
 class _Scope:
-    """The names in a SELECT: columns by relation and, if it is grouped, the expressions of its groups."""
+    """The names that are visible in a SELECT: columns by relation and, if it is grouped, the GROUP BY expressions."""
 
     relations: dict[str, dict[str, Shown]] = field(default_factory=dict)
     outer: _Scope | None = None
     leaves: dict[str, Rewritten] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Shown | None:
-        """Return a column of this SELECT or an enclosing one."""
+        """Return the column that a name refers to, in this SELECT or an enclosing one. None if there is none."""
         for alias, columns in self.relations.items():
             if (not node.table or alias == node.table) and node.name in columns:
                 return columns[node.name]
@@ -93,12 +91,12 @@ class _Scope:
 
 
 def name_of(*parts: object) -> str:
-    """Return the name of DuckDB's function for these parts; equal parts have equal names."""
+    """Return the name of the DuckDB function for these parts. Equal parts give equal names."""
     return "tb_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
 
 
 class Scalars:
-    """Rewrites one query and collects the functions that it calls. `tables`: the columns of each of DuckDB's tables."""
+    """Rewrites one query and collects the functions that it calls. `tables` are the columns of DuckDB's tables."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, LogicalType]]) -> None:
         self._tables = tables
@@ -173,7 +171,10 @@ class Scalars:
         return found.deps
 
     def _grouped(self, node: exp.Select, scope: _Scope, items: Mapping[str, exp.Expr]) -> Deps:
-        """Return the dependencies of GROUP BY; its expressions, written out, become leaves of all others."""
+        """Rewrite GROUP BY and return the functions that it depends on.
+
+        The names of result columns in it are expanded. Other expressions may then use the GROUP BY expressions as
+        they are."""
         group = node.args.get("group")
         if group is None:
             return _NONE
@@ -196,7 +197,7 @@ class Scalars:
     # -- expressions
 
     def _expression(self, node: exp.Expr, scope: _Scope) -> Rewritten:
-        """Return a rewritten expression; the node does not change, except for the queries in it."""
+        """Return the rewritten form of an expression. The node itself stays unchanged, except for subqueries in it."""
         if isinstance(node, exp.Paren):
             inner = self._expression(node.this, scope)
             return Rewritten(exp.Paren(this=inner.sql), inner.type, inner.deps)
@@ -218,7 +219,8 @@ class Scalars:
         return self._function(node, scope)
 
     def _moved(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
-        """Rewrite a datetime and an interval, as joins by time compare them; DuckDB adds them as the join does."""
+        """Rewrite `column ± INTERVAL …`, as joins by time use it. None for other expressions. DuckDB computes it
+        alike."""
         if not isinstance(node, exp.Add | exp.Sub) or not isinstance(node.expression.unnest(), exp.Interval):
             return None
         moment = self._expression(node.this, scope)
@@ -229,7 +231,9 @@ class Scalars:
         return Rewritten(copy, moment.type, moment.deps)
 
     def _leaf(self, node: exp.Expr, scope: _Scope) -> Rewritten | None:
-        """Return what is used unchanged: a column, an expression of GROUP BY, an aggregate, a row number."""
+        """Return an expression that stays unchanged: a column, a GROUP BY expression, an aggregate, a row number.
+
+        None for any other expression."""
         if (known := scope.leaves.get(key_of(node))) is not None:
             return Rewritten(known.sql.copy(), known.type, known.deps)
         if isinstance(node, exp.Column):
@@ -274,7 +278,7 @@ class Scalars:
         return Rewritten(copy, INT32, deps)
 
     def _sortable(self, node: Rewritten) -> Rewritten:
-        """Return an expression that DuckDB orders as the join does: for a TIME its duration."""
+        """Return an expression that DuckDB orders like the join. A TIME is replaced by its duration."""
         if node.type.kind == "time":
             return self._call("order", [node], lambda: Typed(sql="", type=node.type), "the order of a TIME")
         return node
@@ -283,7 +287,7 @@ class Scalars:
         return compiled(node, lambda column: Typed(sql="", type=self._expression(column, scope).type))
 
     def _function(self, node: exp.Expr, scope: _Scope) -> Rewritten:
-        """Return a call of a function that replaces an expression."""
+        """Return the call of a Python function that replaces an expression."""
         inputs: dict[str, Rewritten] = {}
         places: dict[str, int] = {}
 
@@ -334,7 +338,7 @@ class Scalars:
     # -- aggregates
 
     def _aggregate(self, call: exp.Expr, scope: _Scope) -> Rewritten:
-        """Return a call of an aggregate function over the rows before they are grouped."""
+        """Return the call that replaces an aggregate function. Its arguments are evaluated per row, before grouping."""
         below = _Scope(scope.relations, scope.outer)
         parts = [self._expression(part, below) for part in arguments_of(call)]
         deps = frozenset().union(*(part.deps for part in parts))
@@ -357,7 +361,7 @@ class Scalars:
 
 
 def _said(node: exp.Expr, named: Mapping[str, exp.Expr], scope: _Scope) -> exp.Expr:
-    """Return a condition with the names of the query's own columns written out."""
+    """Return a condition in which names of the query's own result columns are replaced by their expressions."""
     top = exp.Paren(this=node.copy())
     for column in list(top.find_all(exp.Column)):
         if not column.table and column.name in named and column.find_ancestor(exp.Select) is None:

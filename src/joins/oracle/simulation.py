@@ -1,9 +1,8 @@
-"""Run a plan in memory, batch by batch, through the same steps, encodings and timestamps as the real query.
+"""Run a plan in memory, batch by batch, with the same steps, encodings and timestamps as the real query.
 
-Property tests and the conformance suite use it. Servers are replaced by a dictionary of states that commits or is
-discarded with its batch, and by a table that implements only HBase's rule: the newest timestamp wins. Messages reach a
-step in any order (`shuffle`), as in Spark.
-"""
+Property tests and the conformance suite use it. A dictionary replaces Spark's state; it is committed or discarded
+with the batch. The table implements only HBase's rule that the newest timestamp wins. Messages reach a step in any
+order (`shuffle`), as in Spark."""
 
 from __future__ import annotations
 
@@ -61,14 +60,14 @@ from joins.steps.truncation import MOST, Past, repaired
 
 
 class Evaluates(Protocol):
-    """Evaluates a plan's expressions (`joins.oracle.sql_evaluate`)."""
+    """Evaluates the expressions of a plan (implemented by `joins.oracle.sql_evaluate`)."""
 
     def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> Sequence[bool]:
-        """Return which rows of a node satisfy its filter."""
+        """Return for each row of a node whether it satisfies the filter."""
         ...
 
     def finish(self, finish: Finish, rows: Sequence[Values]) -> list[tuple[Values, bool]]:
-        """Return, per whole row, its values with the computed ones, and whether it satisfies WHERE."""
+        """Return for each whole row its values with the computed ones, and whether it satisfies WHERE."""
         ...
 
 
@@ -85,7 +84,7 @@ class Logged:
 
 @dataclass(slots=True)
 class StoredTable:
-    """Rows as HBase keeps them: per row the newest put and the newest delete, each with its timestamp."""
+    """A table with HBase's rule: the newest put and the newest delete of each row, with their timestamps."""
 
     puts: dict[bytes, tuple[int, Cells]] = field(default_factory=dict)
     deletes: dict[bytes, int] = field(default_factory=dict)
@@ -96,21 +95,21 @@ class StoredTable:
             self.puts[row] = (timestamp, cells)
 
     def delete(self, row: bytes, timestamp: int) -> None:
-        """Delete versions up to this timestamp."""
+        """Delete all versions of a row up to this timestamp."""
         self.deletes[row] = max(timestamp, self.deletes.get(row, 0))
 
     def live(self) -> dict[bytes, Cells]:
-        """Return the rows that a scan returns."""
+        """Return the rows that a scan would return, by row key."""
         return {row: cells for row, (at, cells) in self.puts.items() if at > self.deletes.get(row, -1)}
 
 
 @dataclass(slots=True)
 class States:
-    """The state that commits with a batch: by k; that of `latest` by (topic, key); truncation points by (topic,
-    partition).
+    """The state that is committed with a batch.
 
-    `store` holds the entries of change detectors, groups and pairs; `kept` holds joins by time, by fragment.
-    """
+    - `joins`, `stars`: keyed joins and assembling steps, by key.
+    - `latest`: `latest` steps, by topic and row key. `truncation_points`: by topic and partition.
+    - `store`: change detectors, groups and many-to-many joins, by key. `kept`: joins by time, by fragment."""
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
     stars: dict[bytes, MultiJoinState] = field(default_factory=dict)
@@ -121,7 +120,8 @@ class States:
     watermark: Watermark = field(default_factory=lambda: Watermark(()))
 
     def copy(self) -> States:
-        """A copy that a batch may change; the steps replace states and change none in place."""
+        """Return a copy for a batch. A shallow copy is enough, because steps replace entries instead of changing
+        them."""
         return States(
             dict(self.joins), dict(self.stars), dict(self.latest), dict(self.truncation_points), dict(self.store),
             dict(self.kept), self.watermark.copy(),
@@ -138,10 +138,9 @@ Shuffle = Callable[[list[Message]], list[Message]]
 
 
 class Simulation:
-    """One query: call `run_batch` repeatedly; `commit=False` simulates a driver that dies after its last write.
+    """One query. Call `run_batch` repeatedly; `commit=False` simulates a driver that dies after its last write.
 
-    It stores its log, which markers read again, and holds at most `most` rows at a time.
-    """
+    It stores all records, because markers read them again. It has at most `most` rows in memory at a time."""
 
     def __init__(
         self,
@@ -168,7 +167,7 @@ class Simulation:
         self._log: dict[tuple[str, int], dict[int, Logged]] = {}
 
     def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
-        """Run one batch; its records may arrive in any order that keeps each partition's order."""
+        """Run one batch. The records may have any order that keeps the order within each partition."""
         states = self.states.copy()
         batch_timestamp = self._bound.setdefault(self.batch, next_timestamp(now_ms, self.batch_timestamp))
         messages = self._steps(self.routed(records, states), states)
@@ -183,12 +182,12 @@ class Simulation:
             self.batch += 1
 
     def live(self) -> dict[tuple[Canonical, ...], dict[str, Canonical]]:
-        """Return the columns of every live row by row key, decoded from its cells."""
+        """Return the decoded columns of every row that exists, by row key."""
         decoded = [self.codec.row(cells).values for cells in self.table.live().values()]
         return {tuple(row[name] for name in self.plan.sink.row_key): row for row in decoded}
 
     def routed(self, records: Sequence[Logged], states: States) -> Routed:
-        """Return the messages that some records cause in each fragment; the last one also gets those for the sink."""
+        """Return the messages that records cause in each fragment. The last fragment also gets those for the sink."""
         messages: list[Message] = []
         changes: list[Changed] = []
         watermark, came, timed = states.watermark.next(), dict[int, list[TimedRow]](), list[tuple[int, Message]]()
@@ -226,7 +225,7 @@ class Simulation:
     def _timed(
         self, record: Logged, found: Changed | Truncated, watermark: int, came: dict[int, list[TimedRow]]
     ) -> Iterator[tuple[int, Message]]:
-        """Yield a record's messages for joins by time, unmatched rows that are emitted at once, and dead letters."""
+        """Yield a record's messages for joins by time: rows to match, rows that are emitted at once, dead letters."""
         for side in self.sides:
             if side.source.topic != record.topic:
                 continue
@@ -253,7 +252,7 @@ class Simulation:
         return [(one.offset, one.key, one.value) for n, one in sorted(self._log[at].items()) if n < offset]
 
     def _latest(self, changes: Iterable[Changed], states: States) -> list[Changed]:
-        """Pass changes of sources without an ordered log through their `latest` step."""
+        """Pass changes through the `latest` steps of sources whose log is not ordered."""
         passed: list[Changed] = []
         groups: dict[tuple[str, bytes], list[tuple[Changed, Message]]] = {}
         for change in changes:
@@ -275,7 +274,8 @@ class Simulation:
         return passed
 
     def _steps(self, routed: Routed, states: States) -> list[Message]:
-        """Pass messages through all fragments; return those at the sink, before the last fragment's expressions."""
+        """Pass messages through all fragments. Return the messages at the sink, before the last fragment's
+        expressions."""
         arrived = {number: list(messages) for number, messages in routed.items()}
         for fragment in self.plan.fragments[:-1]:
             joined = self._joined(fragment, arrived[fragment.number], states)
@@ -293,7 +293,7 @@ class Simulation:
         return others + [one for some in groups.values() for one in fold_step(self.shuffle(some))]
 
     def _joined(self, fragment: Fragment, messages: list[Message], states: States) -> list[Message]:
-        """Pass messages through the stateful steps of a fragment's tree, stage by stage."""
+        """Pass messages through the stateful steps of a fragment, stage by stage."""
         receivers = receivers_of(fragment)
         groups, messages = _grouped(messages, partial(_goes_to, receivers))
         for k, some in groups.items():
@@ -324,7 +324,8 @@ class Simulation:
         return found
 
     def _aggregated(self, fragment: Fragment, group: Grouping, rows: list[Message], states: States) -> list[Message]:
-        """Convert a fragment's finished rows to the rows of their groups, summed in two partitions."""
+        """Group the rows of a fragment and return the changed rows of the groups. Two partitions are aggregated
+        separately."""
         changed = [
             found
             for k, some in _grouped(rows, lambda _: True)[0].items()
@@ -349,7 +350,7 @@ class Simulation:
         return found
 
     def _finish(self, fragment: Fragment, messages: list[Message]) -> list[Message]:
-        """Add computed values to puts at an outlet; rows that fail WHERE become deletions."""
+        """Add computed values to the rows that leave a fragment. Rows that fail WHERE become deletes."""
         puts = [message for message in messages if message.op in (ROW_PUT, DIM_PUT)]
         rows = [values_of(message.p) for message in puts]
         reported = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
@@ -361,14 +362,14 @@ class Simulation:
         return reported
 
     def _finished(self, messages: list[Message]) -> list[Record]:
-        """Decode messages at the sink, with computed values; rows that fail WHERE become deletions."""
+        """Decode messages at the sink, with computed values. Rows that fail WHERE become deletes."""
         assert all(message.k[0] == SINK for message in messages), "a message for no step"
         finished = self._finish(self.plan.last, self.shuffle(messages))
         return [record_of(message, self.indexes) for message in finished]
 
 
 def _parted(messages: list[Message], outlet: int) -> tuple[list[Message], list[Message]]:
-    """Separate the rows at a fragment's outlet from the notices, which go to the sink."""
+    """Separate the rows that leave a fragment from the notices (such as dead letters), which go to the sink."""
     rows = [message for message in messages if message.op not in (REFUSED, TRUNCATION_POINT)]
     assert all(row.k[0] == outlet for row in rows), "a message for no step"
     return rows, [message for message in messages if message.op in (REFUSED, TRUNCATION_POINT)]

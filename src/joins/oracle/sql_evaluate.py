@@ -1,8 +1,8 @@
-"""Evaluate a plan's expressions in DuckDB, for the simulation; in production Spark does it (`spark_expressions`).
+"""Evaluate the expressions of a plan in DuckDB, for the simulation. In production Spark does it
+(`spark_expressions`).
 
-The text is the plan's own Spark SQL. sqlglot translates it, with `try_` forms replaced by DuckDB's operators. Only
-expressions on which both systems agree may be used where results are compared (docs/adr/0009).
-"""
+sqlglot translates the plan's Spark SQL, and `try_` forms become DuckDB's operators. Compare results only for
+expressions on which both systems agree (docs/adr/0009)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TYPES = {
 
 
 class Evaluator:
-    """Evaluates expressions over rows of canonical values in an in-memory database; `close` closes it."""
+    """Evaluates expressions over rows of canonical values, in an in-memory database. Call `close` at the end."""
 
     def __init__(self) -> None:
         self._database = duckdb.connect()
@@ -76,7 +76,7 @@ class Evaluator:
 
 @lru_cache(maxsize=4096)
 def translated(text: str, width: int) -> str:
-    """Return an expression of a plan in DuckDB's SQL; value i is the column `c<i>`."""
+    """Translate a plan's expression to DuckDB's SQL. Value i becomes the column `c<i>`."""
     parsed = sqlglot.parse_one(text.format(*(f"c{i}" for i in range(width))), read="spark")
     tree = exp.Paren(this=parsed)
     for node in reversed(list(tree.walk())):  # the innermost first
@@ -89,7 +89,7 @@ def translated(text: str, width: int) -> str:
 
 
 def duckdb_type(type_: LogicalType) -> str:
-    """Return DuckDB's name of a type; a decimal with more digits than DuckDB supports is a text."""
+    """Return DuckDB's name of a type. A decimal with more digits than DuckDB supports becomes text."""
     if type_.element is not None:
         return f"{duckdb_type(type_.element)}[]"
     if type_.kind == "decimal":
@@ -98,7 +98,7 @@ def duckdb_type(type_: LogicalType) -> str:
 
 
 def native(type_: LogicalType, value: Canonical) -> Any:
-    """Convert a canonical value for DuckDB."""
+    """Convert a canonical value to the Python value that DuckDB takes."""
     if value is None:
         return None
     if type_.kind == "decimal":
@@ -116,7 +116,7 @@ def native(type_: LogicalType, value: Canonical) -> Any:
 
 
 def canonical(value: Any) -> Canonical:
-    """Convert a value of DuckDB to canonical form."""
+    """Convert a Python value from DuckDB to canonical form."""
     match value:
         case decimal.Decimal():
             return f"{value:f}"

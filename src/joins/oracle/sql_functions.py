@@ -1,4 +1,4 @@
-"""Create DuckDB's functions for a query's expressions (`joins.oracle.scalars`), computed by `joins.evaluate`."""
+"""Create the Python functions of a query in DuckDB (`joins.oracle.scalars`). `joins.evaluate` computes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ARROW: dict[Kind, Any] = {
 
 
 def arrow_type(type_: LogicalType) -> Any:
-    """Return Arrow's type for the values of a type; decimals with more digits than DuckDB supports are texts."""
+    """Return the Arrow type for values of a type. Decimals with more digits than DuckDB supports become text."""
     if type_.element is not None:
         return pa.list_(arrow_type(type_.element))
     if type_ == NULL:
@@ -40,7 +40,7 @@ def arrow_type(type_: LogicalType) -> Any:
 
 
 def to_arrow(type_: LogicalType, values: Sequence[Any]) -> Any:
-    """Convert values of `joins.evaluate` to Arrow; UnknownValue if a value does not fit."""
+    """Convert values of `joins.evaluate` to an Arrow array. Raises UnknownValue if a value does not fit."""
     try:
         match family(type_.member):
             case "date":
@@ -84,14 +84,14 @@ def from_arrow(type_: LogicalType, column: Any) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """Convert DuckDB's integer or text to a decimal, as expressions use it."""
+    """Convert an integer or text from DuckDB to a decimal."""
     if isinstance(value, list):
         return [_number(member) for member in value]
     return None if value is None else Decimal(value)
 
 
 class Functions:
-    """The functions of one database. `reasons`: why some could not compute a value, by name, until they are cleared."""
+    """The functions of one database. `reasons` says by function why it could not compute some value."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self._database = database
@@ -99,7 +99,7 @@ class Functions:
         self.reasons: Reasons = {}
 
     def register(self, functions: Mapping[str, Scalar | Collected]) -> None:
-        """Create the functions that do not exist yet."""
+        """Create the functions that do not exist yet in the database."""
         for name, function in functions.items():
             if name in self._known:
                 continue

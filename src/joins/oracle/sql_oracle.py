@@ -1,4 +1,4 @@
-"""Compute a query's expected result with DuckDB: the topology's own SELECT over whole tables of canonical values."""
+"""Compute the expected result of a query with DuckDB: it runs the query over whole tables of canonical values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,9 @@ Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
 
 class Oracle:
-    """Answers the queries of one topology from an in-memory database with the schemas' tables; `close` closes it.
+    """Answers the queries of one topology from an in-memory DuckDB. Call `close` at the end.
 
-    If a `database` is given, it is used instead, and its tables `source_<n>` are recreated; `functions` are those that
-    already exist in it.
-    """
+    A given `database` is used instead: its tables `source_<n>` are recreated, and `functions` are those that it has."""
 
     def __init__(
         self,
@@ -49,7 +47,8 @@ class Oracle:
         self._database.close()
 
     def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
-        """Return the result's columns by row key; ValueError if row keys repeat, or a value is unknown."""
+        """Return the columns of the result by row key. Raises ValueError if two rows have one key, or a value is
+        unknown."""
         asked = self._questions.get(table.name)
         if asked is None:
             columns = {t: {c.name: c.type for c in schema.columns} for t, schema in self._schemas.items()}
@@ -78,7 +77,7 @@ class Oracle:
         return self._database.execute(text)
 
     def _insert(self, name: str, schema: TableSchema, rows: Iterable[Mapping[str, Canonical]]) -> None:
-        """Insert rows through Arrow, as a million single inserts would take half an hour; DuckDB casts the values."""
+        """Insert rows through Arrow, which takes seconds for a million rows. DuckDB casts the values."""
         types = [pa.uint64() if column.type.kind == "uint64" else None for column in schema.columns]  # default: a long
         columns = [
             pa.array([native(c.type, row[c.name]) for row in rows], type_)
@@ -90,7 +89,7 @@ class Oracle:
 
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, asked: Question) -> list[dict[str, Canonical]]:
-    """Return the rows of an answer in canonical values; ValueError for a value that has no canonical form."""
+    """Return the rows of a result in canonical values. Raises ValueError for a value that has no canonical form."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about a copy
         found: Any = cursor.to_arrow_table()
@@ -103,7 +102,7 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, asked: Question) -> list[dict[str
 
 
 def prepare(database: duckdb.DuckDBPyConnection) -> None:
-    """Prepare a database for a `question`."""
+    """Configure a DuckDB database so that it can answer a `question`."""
     # DuckDB 2.0 confuses the columns of two joins of one table by the same column, and loses the condition c of
     # `a LEFT JOIN b ON … AND c WHERE b.id IS NULL`
     database.execute("SET disabled_optimizers = 'common_subplan,outer_join_simplification'")

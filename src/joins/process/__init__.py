@@ -1,1 +1,1 @@
-"""Run the process of joins: several tables, each with a query, in one Spark application (ADR 29)."""
+"""The process that keeps joined tables up to date: several tables, a query each, in one Spark application (ADR 29)."""

@@ -1,4 +1,4 @@
-"""Derive a topology from its file in which tables have the names of certain versions."""
+"""Rename the tables of a topology to certain versions. `orders` in version 2 is a separate table with its own name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from joins.process.renaming import renamed
 
 
 def declared(topology: Topology, versions: Versions, numbers: Mapping[str, int]) -> Topology:
-    """Return the file's topology with tables, and references to them, renamed to these version numbers (default: 1).
+    """Return the topology with tables, and references to them, renamed to the version `numbers` (default: 1).
 
-    An index of a new version has a collection of its own until the query alias moves to it.
-    """
+    An index of a new version has its own collection until the query alias moves to it."""
     names = {name: version_name(name, numbers.get(name, 1)) for name in topology.tables}
     tables = {
         names[name]: replace(table, name=names[name], query=renamed(table.query, names))
@@ -46,7 +45,7 @@ def declared(topology: Topology, versions: Versions, numbers: Mapping[str, int])
 
 
 def _collection(known: TableVersions | None, index: Index, number: int) -> str:
-    """Return the collection of an index's version: the alias that queries use, if this version serves."""
+    """Return the collection of an index's version. If that version serves queries, it is the alias that they use."""
     versions = known.indexes.get(index.name, {}) if known is not None else {}
     if number == (1 if known is None else known.serving):
         return index.collection
@@ -54,12 +53,13 @@ def _collection(known: TableVersions | None, index: Index, number: int) -> str:
 
 
 def serving(versions: Versions) -> dict[str, int]:
-    """Return the number of each table's version that queries read."""
+    """Return by table the number of the version that queries read."""
     return {name: one.serving for name, one in versions.tables.items()}
 
 
 def recorded(topology: Topology, versions: Versions, numbers: Mapping[str, int], names: Sequence[str]) -> Versions:
-    """Return the versions after recording some of the file's tables, and their indexes, under `numbers`."""
+    """Return the versions, to which the queries of the tables `names` and of their indexes are added under
+    `numbers`."""
     found = declared(topology, versions, numbers)
     for name in names:
         number = numbers.get(name, 1)
@@ -77,6 +77,6 @@ def recorded(topology: Topology, versions: Versions, numbers: Mapping[str, int],
 
 
 def named_by(topology: Topology, versions: Versions) -> Versions:
-    """Return the versions of the tables in a file; versions of other tables no longer run."""
+    """Return the versions of the tables that the file has. Versions of other tables no longer run."""
     left = {name: one for name, one in versions.tables.items() if name in topology.tables}
     return versions if len(left) == len(versions.tables) else Versions(epoch=versions.epoch + 1, tables=left)

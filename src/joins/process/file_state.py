@@ -1,4 +1,4 @@
-"""Manage the folder in which a table's join stores its progress and state."""
+"""Find and delete the folder in which a table's join stores its progress and state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def checkpoint_folder(topology: Topology, table: Table) -> Path:
 
 
 def forget_state(topology: Topology, tables: Iterable[Table]) -> None:
-    """Delete the tables' state so that the next joins read the log from its beginning; UsageError if a join runs."""
+    """Delete the state of tables, so that their next joins read the log from its beginning.
+
+    Raises UsageError if a join of such a table is running."""
     for table in tables:
         checkpoint = QueryCheckpoint(checkpoint_folder(topology, table))
         try:

@@ -1,5 +1,6 @@
-"""Join several tables in one process: a thread and a query each in one Spark application. A failure affects one
-table."""
+"""Run the joins of several tables in one process: each has a thread and a query, all share one Spark application.
+
+A failure affects one table only."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ log = structlog.get_logger()
 
 
 def join_table(topology: Topology, table: Table, stop: threading.Event, *, spark: Application, port: int) -> None:
-    """Join one table, alone in its process, until `stop`; TailorbirdError if it cannot start or must not continue."""
+    """Run the join of a single table until `stop` is set. Raises TailorbirdError if it cannot start or must not
+    continue."""
     metrics = JoinMetrics(table.name, port)
     with announced(topology.name, f"join {table.name}", port):
         parse_query(topology, table)
@@ -34,11 +36,10 @@ def join_table(topology: Topology, table: Table, stop: threading.Event, *, spark
 
 
 class TableJoins:
-    """Many tables in one application until `stop`. Each reports separately that it runs, its health, and why it ended.
+    """Runs the joins of many tables until `stop` is set. Each reports its own health, and why it ended.
 
-    A join that ends unexpectedly restarts as `Restarts` says; one with wrong usage stays down. All end with the
-    application's JVM. The process ends when no table can run.
-    """
+    A join that fails is restarted (`cdc.process.restarts`). One that ends with a usage error stays down. The process
+    ends when the JVM ends, or when no table can run any more."""
 
     def __init__(
         self, topology: Topology, ports: Mapping[str, int], stop: threading.Event, *, spark: Application
@@ -49,7 +50,7 @@ class TableJoins:
         self._restarts = Restarts()
 
     def run(self) -> None:
-        """Run until `stop`. Raises Fatal if the JVM ended, or the last table's error if none can run any more."""
+        """Run until `stop` is set. Raises Fatal if the JVM ended, or the last table's error if no table can run."""
         # before any thread starts: threads that import pyspark concurrently may find it half initialized
         importlib.import_module("joins.engine.spark_query")
         importlib.import_module("joins.cluster.spark_executors")
@@ -73,7 +74,7 @@ class TableJoins:
             _run(self._topology, table, self._stop, spark=self._spark, metrics=self._metrics[name])
 
     def _look(self, pool: Executor) -> None:
-        """Check the joins that ended, and restart those that are due."""
+        """Handle joins that ended, and restart those whose pause is over."""
         for name, run in self._runs.items():
             if run.done() and name not in self._restarts.down and not self._restarts.waits(name):
                 self._judge(name, run.exception())

@@ -10,10 +10,9 @@ from joins.select.tokens import statements_of
 
 
 def renamed(query: str, names: Mapping[str, str]) -> str:
-    """Return the query's text with tables renamed as in `names`; everything else stays as written.
+    """Return the text of a query with tables renamed by `names`. Everything else stays as written.
 
-    A table without alias gets its former name as alias. Names defined by WITH are not tables.
-    """
+    A renamed table without an alias gets its former name as alias. Names that WITH defines are not tables."""
     statement = statements_of(query)[0]
     if statement is None:
         return query

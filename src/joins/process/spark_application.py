@@ -1,7 +1,6 @@
-"""Run one Spark application for one or many tables: a session each, one JVM, bounded memory.
+"""Run one Spark application for one or many tables: one JVM with bounded memory, and a session per table.
 
-pyspark is imported when the first query starts. The import takes a second, which errors found earlier should not cost.
-"""
+pyspark is imported when the first query starts, because the import takes a second."""
 
 from __future__ import annotations
 
@@ -26,11 +25,10 @@ _TOGETHER = {
 
 
 class Application:
-    """A Spark application that starts with its first session; threads may share it.
+    """A Spark application that starts with its first session. Threads may share it.
 
-    `engines` are those of all its tables; `together`: there are several tables. `session` raises UsageError if Java or
-    the connector's jars are missing.
-    """
+    `engines` are the engines of all tables. `together`: there are several tables. `session` raises UsageError if
+    Java or the connector's jars are missing."""
 
     def __init__(self, name: str, *, engines: Collection[Engine], scratch: Path, together: bool) -> None:
         self._name, self._scratch, self._together = name, scratch, together
@@ -39,7 +37,7 @@ class Application:
         self._root: SparkSession | None = None
 
     def session(self, table: str, partitions: int) -> SparkSession:
-        """Return a session for the calling thread's query, with this number of partitions for every shuffle."""
+        """Return a session for the query of the calling thread. Each shuffle has `partitions` partitions."""
         with self._lock:
             if self._root is None:
                 from joins.engine.spark_session import open_session
@@ -58,7 +56,7 @@ class Application:
         return session
 
     def exit_code(self, settling: float = 0.0) -> int | None:
-        """Return the exit code of its JVM as `jvm_exit_code` does; None if none was started."""
+        """Return the exit code of the JVM, waiting up to `settling` seconds. None if it runs or was never started."""
         if self._root is None:
             return None
         from joins.engine.spark_session import jvm_exit_code

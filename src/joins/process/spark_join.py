@@ -1,4 +1,4 @@
-"""Run one table's join until it is stopped: its query, schemas, plan, streaming query and HBase table."""
+"""Run the join of one table until it is stopped: schemas, plan, streaming query and sink."""
 
 from __future__ import annotations
 
@@ -47,10 +47,9 @@ log = structlog.get_logger()
 
 
 class TableJoin:
-    """Keeps one table equal to its query, in an application that it may share.
+    """Keeps one table equal to its query, in a Spark application that other tables may share.
 
-    However it ends, the next start replays the uncommitted batch and writes the same cells.
-    """
+    After any end, the next start repeats the uncommitted batch and writes the same cells."""
 
     def __init__(
         self, topology: Topology, table: Table, stop: threading.Event, *, spark: Application, metrics: JoinMetrics
@@ -62,11 +61,11 @@ class TableJoin:
         self.drifted = frozenset[str]()
 
     def close(self) -> None:
-        """Release the table for another process."""
+        """Release the lock of the table's checkpoint, so that another process can run the join."""
         self.checkpoint.close()
 
     def run(self) -> None:
-        """Join until `stop` is set; TailorbirdError if it cannot start or must not continue."""
+        """Run until `stop` is set. Raises TailorbirdError if the join cannot start or must not continue."""
         self.target.check(self.topology.file)
         servers = self.topology.log.brokers
         tables = tables_of(self.topology, self.table)
@@ -92,7 +91,7 @@ class TableJoin:
         log.info("stopped", table=self.table.name)
 
     def _record(self, plan: Plan) -> QueryRecord:
-        """Return the stored run, or a new one if there is no checkpoint."""
+        """Return the record of the run in the checkpoint, or of a new run if there is none."""
         record = self.checkpoint.record()
         if record is None:
             record = self._begun(plan)
@@ -115,7 +114,7 @@ class TableJoin:
         return record
 
     def _begun(self, plan: Plan) -> QueryRecord:
-        """Start a run with an empty state, at the log's beginning."""
+        """Begin a new run: with an empty state, from the beginning of the log."""
         servers, stopped = self.topology.log.brokers, self.stop.is_set
         ends = end_offsets(servers, plan.topics, self._rereads(), stopped)
         found = self._patiently(lambda: self.log.beginning(ends, _now_ms(), stopped)) if ends else ({}, {}, {})
@@ -138,7 +137,7 @@ class TableJoin:
         return record
 
     def _check_log(self, record: QueryRecord) -> None:
-        """Raise UsageError with a remedy if the log lost records that the run must still read."""
+        """Raise UsageError, with a remedy, if Kafka no longer has records that the run must still read."""
         self._patiently(lambda: self.log.check(self._reading(record), _now_ms()))
 
     def _reading(self, record: QueryRecord) -> Reading:
@@ -225,17 +224,16 @@ class TableJoin:
             schemas.close()
 
     def _warn(self, drifted: Sequence[str]) -> None:
-        """Log each new difference between the schemas and the used columns once."""
+        """Log new differences between the schemas and the columns that the plan uses, each once."""
         for one in sorted(set(drifted) - self.drifted):
             log.warning("schema changed", table=self.table.name, what=one)
         self.drifted = frozenset(drifted)
         self.metrics.drifted(len(drifted))
 
     def _watch(self, query: Any, sink: Any, schemas: SchemaFollower) -> None:
-        """Wait for the end and log the progress periodically; raises pyspark's exception if the query fails.
+        """Wait until the query ends or must be restarted. Log its progress periodically.
 
-        It also returns if the query must be restarted.
-        """
+        Raises pyspark's exception if the query fails."""
         from joins.engine.spark_query import reports  # as in `_stream`
 
         reported, batch = time.monotonic(), -1
@@ -268,7 +266,9 @@ class TableJoin:
         query.stop()
 
     def _report(self, found: Sequence[Mapping[str, Any]], sink: Any) -> None:
-        """Log and count the newest batch; `batches` and their mean `milliseconds` cover all since the last log line."""
+        """Log and count the newest batch.
+
+        `batches` and the mean `milliseconds` in the log line cover all batches since the previous line."""
         reported = progress_of(found[-1], sink.state)
         self.metrics.progress(reported)
         log.info(
@@ -292,7 +292,7 @@ class TableJoin:
         log.info("waiting", table=self.table.name, reason=reason)
 
     def _rereads(self) -> Callable[[str], None]:
-        """Return a function that logs what the join waits for: at once, on changes, and every ten seconds."""
+        """Return a function that logs what the join waits for: at once, when it changes, and every ten seconds."""
         last = [("", 0.0)]
 
         def report(what: str) -> None:
@@ -305,7 +305,9 @@ class TableJoin:
 
 
 def _partitions(engine: Engine) -> int:
-    """Return the permanent number of state partitions: a Python one costs half a core in small batches."""
+    """Return the number of state partitions of a new run, which cannot change later.
+
+    A Python partition costs half a core in small batches, so that engine gets fewer."""
     cores = os.cpu_count() or 1
     return max(2, cores // 2) if engine == "jvm" else max(1, cores // 2)
 

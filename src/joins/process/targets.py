@@ -12,7 +12,7 @@ from joins.stores.sink_interfaces import Target
 
 
 def target_of(topology: Topology, table: Table) -> Target:
-    """Return HBase's table, or the topic of a table whose `sink` is kafka."""
+    """Return the sink for a table's rows: its HBase table, or its topic if the table has `sink: kafka`."""
     if table.sink == "kafka":
         log = topology.log
         topic = upsert_topic(topology.name, table.name)

@@ -1,4 +1,4 @@
-"""Convert the batches that Spark sends to a Python worker to messages at the sink, and return the report."""
+"""Convert Arrow batches from Spark to messages for the sink, and the sink's report to Arrow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from joins.steps.sink import Report
 
 
 def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:
-    """Yield the messages at the sink as they arrive."""
+    """Yield lists of messages for the sink, one per Arrow batch."""
     for arrived in batches:
         columns = (arrived.column("k").to_pylist(), arrived.column("m").to_pylist())
         yield [load(k, m) for k, m in zip(*columns, strict=True)]

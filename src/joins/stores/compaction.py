@@ -1,23 +1,21 @@
-"""Decide whether a query may continue: does the log still hold, without gaps, what the query must still read?
+"""Decide whether a join may continue to read its topics: has Kafka's compaction removed records that it needs?
 
 Kafka compacts records older than `min.compaction.lag.ms`: it keeps only the newest record of each key. A join that
-misses
-some of a row's records stays wrong. For example, it has seen the row at A, the move from A to B is gone, and the move
-from B to C retracts the row only from B. Or the delete and finally its tombstone are gone, and the row stays.
+misses records stays wrong. For example, it has seen a row with foreign key A. The record of the change from A to B
+is gone. The record of the change from B to C then retracts the row from B, and the row stays joined with A. Or a
+delete and its tombstone are gone, and the row stays forever.
 
-Therefore three rules apply. (1) When a query resumes, no unread record may be so old that it may have been compacted.
-The zone below the compaction-safe offsets (`settled`) is exempt: it may have been compacted when the run began, and
-every
-record there is sent to every lookup join. (2) No unread record may be lost with the log's beginning or with the topic.
-(3) The zone below `settled` must not change while it is read. Its records are counted when the run begins and when its
-first cut is complete. Nothing is added there, so an equal number means equal records. Fewer records mean that the
-cleaner ran in between, and the run starts over.
+The run of a join begins with an empty state. The *compaction-safe offsets* (`settled`) are taken then: records
+before them may already have been compacted, so each of these records is sent to every lookup join. Three rules
+apply:
 
-With these rules the run has read the log as it was at one moment: all records after the last cleaning, and the newest
-of
-each key before it. Of a row whose delete was compacted before the run began, at most the tombstone is left. No record
-would have added that row, so its tombstone may be ignored.
-"""
+1. When a join resumes, no unread record at or after these offsets may be old enough to have been compacted. 2. No
+unread record may be lost because the topic was truncated or recreated. 3. The records before these offsets must not
+change while they are read. They are counted when the run begins, and again when its first complete result is
+written. If there are fewer, the log cleaner ran in between, and the run starts again.
+
+So the run has read the log as it was at one moment. If a row's delete was compacted before the run began, at most
+its tombstone is left, and no record would have added the row. So such a tombstone may be ignored."""
 
 from __future__ import annotations
 
@@ -34,10 +32,9 @@ _MARGIN_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionNow:
-    """The state of a partition: its first offset, its end, and the first offset of a record that is young enough.
+    """The current state of a partition: its first offset `low`, its end, and the first offset of a recent record.
 
-    If no record is that young, `young` is the end.
-    """
+    `young` is that offset. It equals `end` if no record is recent enough."""
 
     low: int
     end: int
@@ -49,9 +46,10 @@ Now = Mapping[str, Mapping[int, PartitionNow]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A query's progress in the log. `committed` is where it reads on (empty: from the beginning). `settled` (the
-    compaction-safe offsets), the log's ends (`target`) and the topics' ids are as of the run's beginning.
-    """
+    """The progress of a join in its topics. All values except `committed` are those of the beginning of its run.
+
+    `committed`: the next offsets to read (empty: from the beginning). `settled`: the compaction-safe offsets.
+    `target`: the ends of the log. `topics`: the topics' ids."""
 
     committed: Offsets
     settled: Offsets
@@ -60,27 +58,28 @@ class Reading:
 
 
 def lag_ms(settings: Mapping[str, str], wanted_ms: int) -> int | None:
-    """Return the minimum age at which a topic with these settings compacts a record; None if it never does.
+    """Return the age (ms) from which a topic with these settings compacts records. None if it never does.
 
-    `wanted_ms` is the topology's value. An external or older topic may have a smaller one.
-    """
+    `wanted_ms` is the topology's setting. An external or older topic may have a smaller one."""
     if "compact" not in settings.get("cleanup.policy", "compact"):
         return None
     return min(wanted_ms, int(settings.get("min.compaction.lag.ms", wanted_ms)))
 
 
 def settled_since(lag: int | None, wanted_ms: int, now_ms: int) -> int:
-    """Return the time (ms) of the oldest record after `settled`: half of the lag is left for reading up to it."""
+    """Return the time (ms) from which records are safe from compaction when a run begins.
+
+    Records of the last half of the lag are safe: the other half is left for reading them."""
     return now_ms - (wanted_ms if lag is None else lag) // 2
 
 
 def unread_since(lag: int | None, now_ms: int) -> int:
-    """Return the time (ms) of the oldest record that may still be unread."""
+    """Return the time (ms) of the oldest record that may still be unread when a join resumes."""
     return 0 if lag is None else now_ms - lag + min(_MARGIN_MS, lag // 4)
 
 
 def lost(reading: Reading, now: Now, topics: Mapping[str, str]) -> str | None:
-    """Return which unread part of the log is lost, None if nothing is. `topics`: their current ids."""
+    """Return a description of the unread records that are lost, or None. `topics` are the topics' current ids."""
     for topic, known in reading.topics.items():
         if topic in topics and topics[topic] != known:
             return f"topic {topic} was deleted and recreated: the join's state belongs to the former one"
@@ -100,10 +99,9 @@ def lost(reading: Reading, now: Now, topics: Mapping[str, str]) -> str | None:
 
 
 def suspects(reading: Reading, now: Now) -> list[tuple[str, int, int]]:
-    """Return topic, partition and first offset of each partition that may hold unread records which are too old.
+    """Return (topic, partition, first unread offset) of partitions that may have unread records that are too old.
 
-    The first record there decides: it is too old, or there is none because only transaction markers are left.
-    """
+    The caller reads the first record there: either it is too old, or only transaction markers are left."""
     found = []
     for topic, partition, unread in _each(_further(reading.committed, reading.settled)):
         if unread < now[topic][partition].young:
@@ -112,7 +110,7 @@ def suspects(reading: Reading, now: Now) -> list[tuple[str, int, int]]:
 
 
 def too_old(topic: str, partition: int, offset: int, *, age_ms: int, lag: int) -> str:
-    """Return why a query must not continue if its next record, `offset`, has this age."""
+    """Return the reason why a join must not continue if its next record is `age_ms` old."""
     return (
         f"topic {topic}, partition {partition}: the record at offset {offset} was not read yet and is {_span(age_ms)}"
         f" old; what is older than {_span(lag)} (min.compaction.lag.ms) may have been compacted"
@@ -120,7 +118,7 @@ def too_old(topic: str, partition: int, offset: int, *, age_ms: int, lag: int) -
 
 
 def thinned(before: Offsets, after: Offsets) -> dict[str, int]:
-    """Return how many records each topic's zone lost between two counts; empty if the cleaner did nothing."""
+    """Return by topic how many records disappeared between two counts. Empty if compaction removed nothing."""
     gone: dict[str, int] = {}
     for topic, partition, count in _each(before):
         fewer = count - after.get(topic, {}).get(partition, 0)
@@ -130,7 +128,7 @@ def thinned(before: Offsets, after: Offsets) -> dict[str, int]:
 
 
 def compacted(zone: Offsets, lags: Mapping[str, int | None]) -> dict[str, dict[int, int]]:
-    """Return the zone's partitions that hold anything and may be compacted: only their records must be counted."""
+    """Return the partitions of `zone` that have records and may be compacted. Only their records must be counted."""
     return {
         topic: found
         for topic, partitions in zone.items()
@@ -139,7 +137,7 @@ def compacted(zone: Offsets, lags: Mapping[str, int | None]) -> dict[str, dict[i
 
 
 def _further(one: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
-    """Return the greater offset for each partition that either argument names."""
+    """Return the greater of both offsets for each partition that either argument names."""
     return {
         topic: {
             partition: max(one.get(topic, {}).get(partition, 0), other.get(topic, {}).get(partition, 0))

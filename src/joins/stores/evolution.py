@@ -1,10 +1,8 @@
-"""Derive a table's stored layout after its query's result changed, by `schema_change_behavior`.
+"""Choose the stored layout of a table after the columns of its query have changed, by `schema_change_behavior`.
 
-evolve      the new result is the new layout: columns may be added, dropped and change type (a rebuild rewrites all
-rows)
+evolve      the new columns are stored: they may be added, dropped and change type (a rebuild rewrites all rows)
 lenient     columns may be added; a dropped column stays and is NULL; a change of type is refused
-exception   every change is refused
-"""
+exception   every change is refused"""
 
 from __future__ import annotations
 
@@ -18,10 +16,9 @@ _REMEDY = "set `schema_change_behavior: evolve`, or give the table another name"
 
 
 def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavior) -> Layout:
-    """Return the layout to write: the stored one if nothing changes, else one with the next id.
+    """Return the layout to write: the stored one if nothing changes, otherwise a new one with the next id.
 
-    Raises UsageError, naming the columns, if the behavior does not allow the change.
-    """
+    Raises UsageError, naming the columns, if the behavior does not allow the change."""
     if stored is None:
         return replace(wanted, id=1)
     if stored.same_shape(wanted):
@@ -63,5 +60,5 @@ def differences(stored: Layout, wanted: Layout) -> str:
 
 
 def places(layout: Layout, outputs: dict[str, int]) -> list[int | None]:
-    """Return, per column of the layout, the position of its value in the query's result; None if it has none."""
+    """Return, for each column of the layout, the index of its value in the query's result, or None if it has none."""
     return [outputs.get(column.name) for column in layout.columns]

@@ -1,8 +1,7 @@
-"""Write to HBase: rows under their batch's timestamp, and barriers that contain the table's cut.
+"""Write a joined table to HBase: rows with the timestamp of their batch, then barriers with the source positions.
 
-A batch timestamp is bound to its batch before the first write, so that a replay writes identical cells
-(`joins.stores.timestamps`).
-"""
+A timestamp is bound to a batch before its first write, so a repeated batch writes identical cells
+(`joins.stores.timestamps`)."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ _TIMESTAMPS_KEPT = 200
 
 
 class HBaseTarget:
-    """A joined HBase table; dead letters go to the Kafka brokers `servers`."""
+    """A joined table in HBase. `servers` are the Kafka brokers for dead letters."""
 
     def __init__(self, table: JoinedTable, servers: Brokers) -> None:
         self.table, self.servers = table, servers
@@ -49,20 +48,20 @@ class HBaseTarget:
         return self.table.settle_layout(layout, behavior)
 
     def first_timestamp(self, now_ms: int) -> int:
-        """Return a timestamp later than every write of any former run."""
+        """Return a timestamp that is greater than that of every write so far."""
         return next_timestamp(now_ms, self.table.last_timestamp())
 
     def reached(self) -> Positions:
-        """Return the positions in the last barrier."""
+        """Return the source positions in the last barrier."""
         return self.table.reached()
 
     def sink(self, run: Run, clock_ms: Clock) -> HBaseSink:
-        """Return the writer of a run, from its next batch on."""
+        """Return the writer for a run's next batches."""
         return HBaseSink(self.table, self.servers, run, clock_ms)
 
 
 class HBaseSink:
-    """Writes a run's batches. At least once, but with the effect of once: a repeated write makes the same cells."""
+    """Writes the batches of a run. At least once, but a repeated write produces the same cells."""
 
     by_row = False  # a put's timestamp beats a delete's, whichever task writes it
 
@@ -77,7 +76,7 @@ class HBaseSink:
         self._open: OpenRecords | None = None
 
     def begin(self, batch: int) -> None:
-        """Bind a new timestamp to the batch, or find the one already bound."""
+        """Bind a new timestamp to the batch, or find the one that is bound already."""
         known = self.table.batch_timestamp(self._run.id, batch)
         self._timestamp = self._timestamps.of_batch(batch, known, self._clock_ms())
         if known is None:
@@ -86,7 +85,7 @@ class HBaseSink:
                 self.table.forget_timestamps(self._run.id, batch - _TIMESTAMPS_KEPT)
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
-        """Return the writer of rows and deletes under the batch timestamp, and of dead letters to Kafka."""
+        """Return the function that writes the batch's rows and deletes to HBase, and its dead letters to Kafka."""
         if self._open is None:
             self._open = OpenRecords(self._servers, layout.topology, layout.table)
         return hbase_writer(
@@ -95,11 +94,14 @@ class HBaseSink:
         )  # fmt: skip
 
     def finish(self, cut: Cut) -> None:
-        """Write barriers at the batch timestamp: everything with a smaller timestamp is written."""
+        """Write the barriers of the current batch. They guarantee that all writes with smaller timestamps are
+        stored."""
         self._report(cut, self._timestamp)
 
     def follow(self, cut: Cut, committed: int) -> bool:
-        """Write barriers between batches; False while a batch has a timestamp that Spark has not committed."""
+        """Write barriers with newer source positions between batches.
+
+        Return False, and write none, while a batch has a timestamp that Spark has not committed."""
         timestamp = self._timestamps.between(committed, self._clock_ms())
         if timestamp is None:
             return False
@@ -107,7 +109,7 @@ class HBaseSink:
         return True
 
     def sweep(self) -> int:
-        """Delete the rows that no write of this run has touched."""
+        """Delete the rows that this run has not written. Return their number."""
         return self.table.sweep(self._run.first_timestamp)
 
     def _report(self, cut: Cut, timestamp: int) -> None:
@@ -128,11 +130,9 @@ def hbase_writer(
     servers: Brokers,
     open_rows: Mapping[str, OpenRow],
 ) -> Writer:
-    """Return the function that each partition runs: it takes messages, writes everything, and returns one report.
+    """Return the function that each partition runs: it writes all messages and returns one report.
 
-    `open_rows` are the rows with dead-letter records of earlier batches; a row that is now accepted settles its
-    records.
-    """
+    `open_rows` are rows with dead-letter records of earlier batches. A row that is accepted now settles its records."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         hbase = connection(thrift)
@@ -159,7 +159,7 @@ def hbase_writer(
 
 
 def fitted(message: Message, places: Sequence[int | None]) -> Record:
-    """Decode a message at the sink in the layout's column order; a column that the query no longer has is NULL."""
+    """Decode a message for the sink, in the order of the layout's columns. Columns that the query lacks are NULL."""
     if None not in places or message.op != ROW_PUT:
         return record_of(message, [place for place in places if place is not None])
     values = values_of(message.p)

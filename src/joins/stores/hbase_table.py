@@ -45,10 +45,9 @@ _MISSING = ("TableNotFoundException", "NamespaceNotFoundException", "NoSuchColum
 
 
 class HBaseConnection:
-    """One connection to HBase's Thrift server for one thread, opened on first use and reopened after a loss.
+    """One connection to HBase's Thrift server, for one thread. Opened at the first call, and again after a loss.
 
-    An executor needs no pool: each of its Python workers is a process, which keeps its own connection between batches.
-    """
+    An executor needs no pool: each of its Python workers is a process that keeps its own connection between batches."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -57,7 +56,8 @@ class HBaseConnection:
         self._used = 0.0
 
     def call(self, action: Callable[[Any], T]) -> T:
-        """Run one action on the connection; Retriable if HBase is unavailable, UsageError if a table is missing."""
+        """Run an action on the connection. Raises Retriable if HBase is unavailable, UsageError if a table is
+        missing."""
         if time.monotonic() - self._used > _RESTED:
             self.close()
         self._used = time.monotonic()
@@ -86,10 +86,9 @@ _kept: dict[str, HBaseConnection] = {}
 
 
 def connection(address: str) -> HBaseConnection:
-    """Return this process's connection, which a Python worker keeps between batches.
+    """Return the connection of this process, which a Python worker keeps between batches.
 
-    A task that referred to `_kept` directly would get a copy of the driver's, which is empty.
-    """
+    Use this function: a task that refers to `_kept` directly would get a pickled copy of the driver's."""
     return _kept.setdefault(address, HBaseConnection(address))
 
 
@@ -107,10 +106,7 @@ def write_rows(
     puts: Sequence[tuple[bytes, Cells]],
     batch_timestamp: int,
 ) -> None:
-    """Write a chunk: row deletes at `batch_timestamp`, whole rows at `batch_timestamp` + 1.
-
-    It may be repeated, completely or in part.
-    """
+    """Write a chunk: row deletes at `batch_timestamp`, whole rows at `batch_timestamp` + 1. May be repeated."""
 
     def delete(connection: Any) -> None:
         for some in _chunks(deletes):
@@ -146,7 +142,7 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class JoinedTable:
-    """A joined table and its records in `<topology>:layouts`, as the driver uses them."""
+    """A joined table, and its records in `<topology>:layouts`, for use by the driver."""
 
     def __init__(
         self, hbase: HBaseConnection, *, table: str, layouts: str, name: str, family: str, buckets: int
@@ -179,7 +175,7 @@ class JoinedTable:
         return settled
 
     def last_timestamp(self) -> int:
-        """Return the greatest timestamp of any batch or barrier of any run; 0 if there is none."""
+        """Return the greatest timestamp of any batch or barrier of any run, or 0."""
         timestamps = self.hbase.call(lambda c: list(c.table(self.layouts).scan(row_prefix=self._timestamps())))
         barrier = self.barrier()
         reported = barrier.timestamp if barrier else 0
@@ -187,18 +183,18 @@ class JoinedTable:
         return newest
 
     def batch_timestamp(self, query: str, batch: int) -> int | None:
-        """Return the timestamp already bound to (query, batch); None if it is new."""
+        """Return the timestamp that is bound to a batch of a query's run. None if there is none yet."""
         row = timestamp_row_of(self.name, query, batch)
         found = self.hbase.call(lambda c: c.table(self.layouts).row(row))
         return _LONG.unpack(found[b"f:stamp"])[0] if found else None
 
     def store_timestamp(self, query: str, batch: int, batch_timestamp: int) -> None:
-        """Bind a timestamp to (query, batch). Call it before the batch's first write."""
+        """Bind a timestamp to a batch of a query's run. Call it before the batch's first write."""
         row = timestamp_row_of(self.name, query, batch)
         self.hbase.call(lambda c: c.table(self.layouts).put(row, {b"f:stamp": _LONG.pack(batch_timestamp)}))
 
     def forget_timestamps(self, query: str, before: int) -> None:
-        """Delete the timestamps of former runs, and of this run's batches below `before`, which no replay needs."""
+        """Delete the timestamps of former runs, and of this run's batches before `before`, which are never repeated."""
         kept = timestamp_row_of(self.name, query, before)
         end = timestamp_row_of(self.name, query, 10**12 - 1)
 
@@ -223,23 +219,23 @@ class JoinedTable:
         self.hbase.call(put)
 
     def reached(self) -> Positions:
-        """Return each source's position in the last barrier; empty if there is none."""
+        """Return each source's position in the last barrier. Empty if there is none."""
         barrier = self.barrier()
         return barrier.positions if barrier else {}
 
     def barrier(self) -> Barrier | None:
-        """Return the last barrier, whose cut is stored completely; None before the first."""
+        """Return the last barrier, whose rows are all stored. None before the first."""
         column = self.family + b":" + BARRIER
         found = self.hbase.call(lambda c: c.table(self.table).row(barrier_key(0), columns=[column]))
         return load_barrier(found[column]) if column in found else None
 
     def sweep(self, batch_timestamp: int) -> int:
-        """Delete, at `batch_timestamp`, every row without a write at or after `batch_timestamp`; return the number.
+        """Delete every row that was last written before `batch_timestamp`. Return their number.
 
-        Call it once per run, after its first complete cut: a row not written by then no longer exists in the sources.
-        Ages are compared here instead of by a time range of the scan, which would return overwritten cells. Rows are
-        deleted during the scan, so that only a few hundred are in memory.
-        """
+        Call it once per run, after its first complete result: rows that were not written by then no longer exist in
+        the sources. The deletes have `batch_timestamp`, so they hide no later write. The scan has no time range,
+        because HBase would then return overwritten cells. Rows are deleted during the scan, so only a few hundred
+        are in memory."""
         column = self.family + b":" + LAYOUT
 
         def swept(connection: Any) -> int:
@@ -258,7 +254,7 @@ class JoinedTable:
 
 
 def joined_table(topology: Topology, table: Table) -> JoinedTable:
-    """Return a topology's table with a connection of its own."""
+    """Return a joined table with its own connection."""
     return JoinedTable(
         HBaseConnection(topology.hbase.thrift),
         table=hbase_table(topology.name, table.name),

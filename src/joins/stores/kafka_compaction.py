@@ -1,4 +1,4 @@
-"""Ask Kafka what is left of the log, as input for `joins.stores.compaction`."""
+"""Query Kafka for the state of the topics that a join reads, as input for `joins.stores.compaction`."""
 
 from __future__ import annotations
 
@@ -41,21 +41,19 @@ Ends = dict[str, dict[int, int]]
 
 
 class LogWatch:
-    """Checks the topics of one query. `lag` is the topology's compaction lag (ms), `remedy` the help in its errors.
+    """Checks the topics of one join. `lag` is the topology's compaction lag (ms), `remedy` the advice in its errors.
 
-    Raises Retriable while Kafka is unavailable.
-    """
+    Raises Retriable while Kafka is unavailable."""
 
     def __init__(self, servers: Brokers, topics: Sequence[str], *, lag: int, remedy: str) -> None:
         self.servers, self.topics, self.lag, self.remedy = servers, tuple(topics), lag, remedy
 
     def beginning(self, ends: Offsets, now_ms: int, stopped: Callable[[], bool]) -> tuple[Ends, Ends, dict[str, str]]:
-        """Return, for a new run, the compaction-safe offsets, the counts of the records before them, and the topics'
+        """Return, for a new run: the compaction-safe offsets, the numbers of records before them, and the topics'
         ids.
 
-        `ends` are the log's ends. The zone is read completely, at Kafka's speed; after `stopped` the counts are
-        partial.
-        """
+        `ends` are the current ends of the log. The records are counted by reading them. After `stopped` the counts
+        are incomplete."""
         lags, topics = self._lags(), self._ids()
         since = {topic: settled_since(lags[topic], self.lag, now_ms) for topic in self.topics}
         settled = {topic: {p: each.young for p, each in found.items()} for topic, found in self._now(since).items()}
@@ -67,7 +65,7 @@ class LogWatch:
         return settled, self._counted(compacted(settled, lags), stopped), topics
 
     def check(self, reading: Reading, now_ms: int) -> None:
-        """Raise UsageError with the remedy if the query must not continue."""
+        """Raise UsageError, with the remedy, if the join must not continue."""
         lags = self._lags()
         now = self._now({topic: unread_since(lags[topic], now_ms) for topic in self.topics})
         reason = lost(reading, now, self._ids())
@@ -80,12 +78,13 @@ class LogWatch:
             raise UsageError(reason, self.remedy)
 
     def thinned(self, settled: Offsets, counts: Offsets, stopped: Callable[[], bool]) -> dict[str, int]:
-        """Return, by topic, how many records of the zone below `settled` disappeared since they were counted."""
+        """Return by topic how many records before the offsets `settled` have disappeared since they were counted."""
         zone = {topic: {p: settled[topic][p] for p in partitions} for topic, partitions in counts.items()}
         return thinned(counts, self._counted(zone, stopped))
 
     def _lags(self) -> dict[str, int | None]:
-        """Return each topic's compaction lag; the topology's value if the broker does not permit the question."""
+        """Return each topic's compaction lag (ms). It is the topology's setting if the broker denies access to the
+        topic's."""
         with self._answers():
             admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
             wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
@@ -103,7 +102,7 @@ class LogWatch:
             return found
 
     def _ids(self) -> dict[str, str]:
-        """Return the ids of the existing topics: a topic that was deleted and recreated has another."""
+        """Return the ids of the existing topics. A recreated topic has another id."""
         with self._answers():
             admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
             found: dict[str, str] = {}
@@ -117,7 +116,7 @@ class LogWatch:
             return found
 
     def _now(self, since: Mapping[str, int]) -> Now:
-        """Return the state of every partition; `since` (ms) is the age limit of `young`, by topic."""
+        """Return the state of every partition. `since` gives by topic the time (ms) from which records are recent."""
         with self._answers(), self._consumer() as consumer:
             known = consumer.list_topics(timeout=_TIMEOUT).topics
             ends: dict[tuple[str, int], tuple[int, int]] = {}
@@ -134,7 +133,7 @@ class LogWatch:
             return found
 
     def _first(self, topic: str, partition: int, offset: int) -> tuple[int, int] | None:
-        """Return offset and time (ms) of the first record from an offset on; None if there is none."""
+        """Return offset and time (ms) of the first record at or after an offset. None if there is none."""
         with self._answers(), self._consumer() as consumer:
             consumer.assign([TopicPartition(topic, partition, offset)])
             message = consumer.poll(_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Read the positions topic while the query runs: what capture has committed since the last call."""
+"""Read the positions topic while a join runs: the source positions that captures have committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT = 10.0
 
 
 class PositionsLog:
-    """The committed positions of all sources, in order; one reader per query, kept between batches."""
+    """Reads the committed positions of all sources in order. One reader per join, kept between batches."""
 
     def __init__(self, servers: Brokers, topology: str, topics: frozenset[str]) -> None:
         self._servers, self._topic, self._topics = servers, positions_topic(topology), topics
@@ -25,12 +25,11 @@ class PositionsLog:
         self._next: dict[int, int] = {}
 
     def read(self, known: Positions) -> list[SourcePosition]:
-        """Return every position committed since the last call, up to the topic's end at this call.
+        """Return every position committed since the last call.
 
-        The first call starts after the positions in `known` (the last barrier's), else at the topic's beginning. Raises
-        Retriable while Kafka is unavailable, Fatal for a record that is no position. At least once: after an error the
-        next call repeats the positions of the failed one.
-        """
+        The first call starts after `known` (the positions of the last barrier), or at the topic's beginning. Raises
+        Retriable while Kafka is unavailable, Fatal for an invalid record. At least once: after an error, the next
+        call returns the positions of the failed call again."""
         try:
             consumer = self._consumer or self._open(known)
             found: list[SourcePosition] = []
@@ -74,7 +73,7 @@ class PositionsLog:
             self._consumer = None
 
     def _messages(self, consumer: Consumer) -> Iterator[Message]:
-        """Yield records up to the partitions' current ends; end-of-partition events skip commit markers."""
+        """Yield the records up to the current ends of the partitions. Transaction markers are skipped."""
         ends = {
             partition: consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_TIMEOUT)[1]
             for partition in self._next

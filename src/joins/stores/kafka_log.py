@@ -1,4 +1,4 @@
-"""Access the log for a query's start, its markers and its dead letters; Spark itself reads the changes."""
+"""Read the ends of change topics and single partitions, and write dead letters. Spark itself reads the changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Waiting = Callable[[str], None]
 def end_offsets(
     servers: Brokers, topics: Sequence[str], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[str, dict[int, int]]:
-    """Return the current end of each partition; waits until capture has created all topics, or until `stopped` ({})."""
+    """Return the current end of each partition.
+
+    Waits until capture has created all topics, and calls `waiting` with the missing ones. Returns {} once `stopped`."""
     consumer = consumer_of(servers)
     try:
         while not stopped():
@@ -51,7 +53,9 @@ def end_offsets(
 
 
 def past(servers: Brokers, topic: str, partition: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """Yield offset, key and value of a partition's records before offset `end`, in order. Raises Retriable."""
+    """Yield offset, key and value of a partition's records before offset `end`, in order.
+
+    Raises Retriable while Kafka is unavailable."""
     consumer = consumer_of(servers)
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
@@ -91,7 +95,9 @@ def consumer_of(servers: Brokers) -> Consumer:
 
 
 def send_dead_letters(servers: Brokers, topic: str, dead_letters: Sequence[tuple[bytes, bytes]]) -> None:
-    """Return once Kafka holds all dead letters; at least once, as replays repeat them. Raises Retriable."""
+    """Write dead letters and return once Kafka has stored them. At least once, because repeated batches repeat them.
+
+    Raises Retriable while Kafka is unavailable."""
     failed: list[KafkaError] = []
     producer = Producer(
         {
@@ -116,10 +122,9 @@ def send_dead_letters(servers: Brokers, topic: str, dead_letters: Sequence[tuple
 
 
 def resolve_dead_letters(servers: Brokers, topology: str, tables: Sequence[str]) -> None:
-    """Resolve the dead letters of these tables: a rebuild reads everything again, and refuses invalid records again.
+    """Settle all dead letters of these tables. A rebuild reads everything again, and refuses invalid records again.
 
-    Without a dead-letter topic there are none. Raises Retriable if Kafka does not accept the records.
-    """
+    Does nothing without a dead-letter topic. Raises Retriable if Kafka does not accept the records."""
     topic = dead_letter_topic(topology)
     consumer = consumer_of(servers)
     try:

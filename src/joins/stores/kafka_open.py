@@ -1,8 +1,8 @@
-"""Track the open dead-letter records of a joined table, and settle them when later records are accepted.
+"""Track the open dead-letter records of a joined table, and settle them when a later record of the row is accepted.
 
-The dead-letter topic is read once from its beginning, and then incrementally, so a restart loses nothing. While no
-record is open nothing else is read. While Kafka is unavailable nothing is settled; the next call continues.
-"""
+The dead-letter topic is read once from its beginning, then only new records. So a restart loses nothing. Change
+topics are read only while records are open. While Kafka is unavailable, records stay open and the next call
+continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_SCANNED = 20_000  # records of change topics that one call reads
 
 @dataclass(slots=True)
 class OpenRecords:
-    """The open records of one table. `rows` holds those of result rows, by the text of the row's key."""
+    """The open dead-letter records of one table. `rows` has those of result rows, by the text of the row key."""
 
     servers: Brokers
     topology: str
@@ -44,7 +44,7 @@ class OpenRecords:
     _next: int = OFFSET_BEGINNING
 
     def refresh(self) -> dict[str, OpenRow]:
-        """Read the new records and return the open rows."""
+        """Read new dead-letter records, and return the rows with open ones."""
         topic = dead_letter_topic(self.topology)
         try:
             if self._consumer is None:
@@ -131,11 +131,10 @@ class OpenRecords:
                     del keys[key]
 
     def settle_logged(self, committed: Mapping[str, Mapping[int, int]]) -> int:
-        """Settle records of change topics whose keys had later accepted records, up to the `committed` offsets.
+        """Settle dead-letter records of change topics whose key has a later record before the `committed` offsets.
 
-        Only partitions with open records are read, from after the refused ones. Returns how many records were settled.
-        Raises Retriable while Kafka is unavailable.
-        """
+        Reads only partitions with open records, from the refused record on. Return the number of settled records.
+        Raises Retriable while Kafka is unavailable."""
         self.refresh()
         accepted: list[OpenRow] = []
         for (topic, partition), keys in self._logged.items():

@@ -1,4 +1,4 @@
-"""Read the schemas topic: the tables' schemas when a join starts, and their changes while it runs."""
+"""Read table schemas from the schemas topic: when a join starts, and their changes while it runs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _ASK = 5.0
 def read_schemas(
     servers: Brokers, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[TableId, TableSchema]:
-    """Return the newest schema of each wanted table, with its former columns as far as the topic still has them.
+    """Return the newest schema of each wanted table, with former columns as far as the topic still has them.
 
-    Wait until capture has published all, or until `stopped` (then fewer). `waiting` is called periodically with what is
-    missing. Retriable errors of Kafka are waited for as well.
-    """
+    Waits until capture has published all of them, and meanwhile calls `waiting` with the missing ones. Returns what
+    is known once `stopped`. Retries while Kafka is unavailable."""
     found = read_versions(servers, topology, wanted, waiting, stopped)
     return {table: remembering(versions) for table, versions in found.items()}
 
@@ -35,7 +34,7 @@ def read_schemas(
 def read_versions(
     servers: Brokers, topology: str, wanted: frozenset[TableId], waiting: Waiting, stopped: Callable[[], bool]
 ) -> dict[TableId, list[TableSchema]]:
-    """Return all schemas of each wanted table that the topic still has, the oldest first; waits as `read_schemas`."""
+    """Return all schemas of each wanted table that the topic still has, oldest first. Waits like `read_schemas`."""
     found: dict[TableId, list[TableSchema]] = {}
     consumer = consumer_of(servers)
     try:
@@ -85,7 +84,7 @@ def _assign(consumer: Consumer, topic: str) -> bool:
 
 
 class SchemaFollower:
-    """Reports how newer schemas affect the columns that a plan uses. It is called repeatedly and never waits."""
+    """Checks whether new schemas affect the columns that a plan uses. Call it repeatedly; it never waits."""
 
     def __init__(self, servers: Brokers, topology: str, plan: Plan) -> None:
         self._plan, self._topic = plan, schemas_topic(topology)
@@ -94,7 +93,7 @@ class SchemaFollower:
         self._found: dict[TableId, list[TableSchema]] = {}
 
     def news(self) -> list[str] | None:
-        """Return all current drift; None if nothing is new, or Kafka is unavailable."""
+        """Return all current warnings. None if there is no new schema, or Kafka is unavailable."""
         if not self._assigned:
             self._assigned = _assign(self._consumer, self._topic)
         at_end = False

@@ -1,5 +1,6 @@
-"""Write to an upsert topic (`joins.stores.kafka_table`). It needs no timestamps and barriers: offsets order its
-records."""
+"""Write a joined table to an upsert topic (`joins.stores.kafka_table`).
+
+Unlike HBase it needs no timestamps and barriers, because offsets order the records."""
 
 from __future__ import annotations
 
@@ -25,25 +26,25 @@ from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
 
 
 class KafkaTarget:
-    """An upsert topic, whichever run writes it."""
+    """The upsert topic of a joined table."""
 
     def __init__(self, topic: UpsertTopic) -> None:
         self.topic = topic
 
     def check(self, file: str) -> None:
-        """Create the topic unless it exists; UsageError if it contains external records."""
+        """Create the topic unless it exists. Raises UsageError if it contains records of another producer."""
         self.topic.check()
 
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
-        """Return the layout; none is stored, as every record names its columns."""
+        """Return the layout unchanged. None is stored, because every record names its columns."""
         return layout
 
     def first_timestamp(self, now_ms: int) -> int:
-        """Return the current time; runs are distinguished by their ids, which every record contains."""
+        """Return the current time. Runs are told apart by their id, which every record contains."""
         return now_ms
 
     def reached(self) -> Positions:
-        """Return no positions: readers follow the topic itself."""
+        """Return no positions, because the topic has no barriers."""
         return {}
 
     def sink(self, run: Run, clock_ms: Clock) -> KafkaSink:
@@ -52,7 +53,8 @@ class KafkaTarget:
 
 
 class KafkaSink:
-    """Writes a run's batches. At least once: a replay repeats records, and a key's newest is always its row's state."""
+    """Writes the batches of a run. At least once: repeated records are equal, and the newest of a key is the row's
+    state."""
 
     by_row = True  # so that a put follows the delete that it beats
 
@@ -64,27 +66,29 @@ class KafkaSink:
         """Do nothing: a batch needs no preparation."""
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
-        """Return the writer of a record per row, a tombstone per deleted row, and dead letters to their topic."""
+        """Return the function that writes a record per row, a tombstone per deleted row, and dead letters."""
         if self._open is None:
             self._open = OpenRecords(self._topic.servers, layout.topology, layout.table)
         return kafka_writer(plan, layout, batch, self._run, self._topic, self._open.refresh())
 
     def finish(self, cut: Cut) -> None:
-        """Do nothing: readers of a topic receive only its records."""
+        """Do nothing, because the topic has no barriers."""
 
     def follow(self, cut: Cut, committed: int) -> bool:
-        """Do nothing, as `finish`."""
+        """Do nothing, because the topic has no barriers."""
         return True
 
     def sweep(self) -> int:
-        """Write a tombstone for every row that only former runs have written; return the number."""
+        """Write a tombstone for every row that this run has not written. Return their number."""
         return self._topic.sweep(self._run)
 
 
 def kafka_writer(
     plan: Plan, layout: Layout, batch: int, run: str, table: UpsertTopic, open_rows: Mapping[str, OpenRow]
 ) -> Writer:
-    """Return the function that each partition runs, as `joins.stores.hbase_sink.hbase_writer`."""
+    """Return the function that each partition runs: it writes all messages and returns one report.
+
+    `open_rows` as in `joins.stores.hbase_sink.hbase_writer`."""
     servers, topic = table.servers, table.topic
     indexes = [output.index for output in plan.outputs]
 

@@ -1,9 +1,9 @@
-"""Store rows in an upsert topic: `<topology>.<table>`, key = row key, value = row, a tombstone for a deleted row.
+"""Store the rows of a joined table in an upsert topic, `<topology>.<table>`. The key is the row key, the value the
+row.
 
-Flink's `upsert-kafka` and Kafka Connect's sinks can read it. At least once: a replayed batch repeats its records, and
-the
-newest record of a key is always the row's state. The topic is compacted, so it eventually holds one record per row.
-"""
+A deleted row is a tombstone. Flink's `upsert-kafka` and Kafka Connect's sinks can read the topic. Delivery is at
+least once: a repeated batch repeats its records, and the newest record of a key is the row's state. The topic is
+compacted."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _RUNNING = "is Kafka running? `tailorbird stack status`"
 
 
 class UpsertTopic:
-    """The topic of a table, as the driver uses it."""
+    """The topic of a joined table, for use by the driver."""
 
     def __init__(self, servers: Brokers, topic: str, *, partitions: int, replication: int) -> None:
         self.servers, self.topic = servers, topic
         self._partitions, self._replication = partitions, replication
 
     def check(self) -> None:
-        """Create the topic unless it exists; UsageError if it contains external records."""
+        """Create the topic unless it exists. Raises UsageError if it contains records of another producer."""
         admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
         settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
         wanted = NewTopic(self.topic, self._partitions, self._replication, config=settings)
@@ -47,7 +47,7 @@ class UpsertTopic:
                 check_own(self.topic, self._firsts())
 
     def sweep(self, run: str) -> int:
-        """Write a tombstone for every row that only runs before `run` have written; return the number."""
+        """Write a tombstone for every row that only earlier runs than `run` have written. Return their number."""
         swept = 0
         for stale in stale_keys(self._records, run):
             produce(self.servers, self.topic, run, [(key, None) for key in stale])
@@ -55,12 +55,13 @@ class UpsertTopic:
         return swept
 
     def _records(self) -> Iterator[tuple[bytes, str | None]]:
-        """Yield the key of every record, and the run that wrote it; None for tombstones and external records."""
+        """Yield the key of every record with the run that wrote it. The run is None for tombstones and foreign
+        records."""
         for message in self._messages():
             yield message.key() or b"", written_by(message.value(), _headers(message))
 
     def _firsts(self) -> Iterator[list[tuple[str, bytes]]]:
-        """Yield the headers of each partition's first record, if it has one."""
+        """Yield the headers of the first record of each partition that has one."""
         seen = set[int]()
         for message in self._messages(seen):
             if message.partition() not in seen:
@@ -68,7 +69,8 @@ class UpsertTopic:
                 yield _headers(message)
 
     def _messages(self, enough: Collection[int] = ()) -> Iterator[Any]:
-        """Yield the records of all partitions from the start; skip partitions in `enough`, which may grow."""
+        """Yield the records of all partitions from the beginning. Partitions in `enough`, which may grow, are
+        skipped."""
         consumer = Consumer(
             {
                 **self.servers.librdkafka(),
@@ -100,11 +102,10 @@ class UpsertTopic:
 
 
 def check_own(topic: str, firsts: Iterable[Sequence[tuple[str, bytes]]]) -> None:
-    """Raise UsageError if the headers of a partition's first record show that another producer began the topic.
+    """Raise UsageError if the first records of a topic's partitions are by another producer, as their headers show.
 
-    Its rows would be mixed with the table's. A topic without records is accepted, as an administrator may have created
-    it.
-    """
+    The rows would otherwise be mixed. A topic without records is accepted, because an administrator may have created
+    it."""
     for headers in firsts:
         if written_by(b"", headers) is None:
             raise UsageError(
@@ -126,7 +127,9 @@ def _headers(message: Any) -> list[tuple[str, bytes]]:
 def upserts(
     messages: Iterable[Message], layout: Layout, indexes: Sequence[int]
 ) -> tuple[list[tuple[bytes, bytes | None]], list[RefusedRecord], list[TruncationPoint]]:
-    """Convert one partition's messages of a batch to records, dead letters and truncation points. A row's put wins."""
+    """Convert a partition's messages of one batch to records, dead letters and truncation points.
+
+    If a row has a put and a delete, the put wins."""
     records: dict[bytes, bytes | None] = {}
     refused: list[RefusedRecord] = []
     truncation_points: list[TruncationPoint] = []
@@ -154,7 +157,7 @@ _producers: dict[Brokers, Producer] = {}  # of this Python worker, kept between 
 
 
 def produce(servers: Brokers, topic: str, run: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
-    """Return once Kafka holds all records; otherwise raise Retriable, after which all may be sent again."""
+    """Write records, and return once Kafka has stored all. Raises Retriable otherwise; all may then be sent again."""
     producer = _producers.get(servers) or _producers.setdefault(servers, _producer(servers))
     failed: list[KafkaError] = []
     headers: Mapping[str, bytes] = {_RUN: run.encode()}

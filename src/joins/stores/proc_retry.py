@@ -17,12 +17,10 @@ log = structlog.get_logger()
 
 
 def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], None], stopped: Callable[[], bool]) -> T:
-    """Run an action until it succeeds, with increasing pauses of up to 5 s; raise the Retriable itself once `stopped`.
+    """Run an action until it succeeds, with growing pauses of up to 5 s.
 
-    `waiting` is called with every failure and the pause after it. A slow or restarting HBase therefore delays the
-    query,
-    but never ends it.
-    """
+    `waiting` is called with each Retriable and the pause that follows. Once `stopped`, the Retriable is raised. So a
+    slow or restarting server delays a query, but never ends it."""
     pause = _FIRST_PAUSE
     while True:
         try:
@@ -36,7 +34,7 @@ def patiently(action: Callable[[], T], waiting: Callable[[Retriable, float], Non
 
 
 def as_long_as_it_takes(action: Callable[[], T]) -> T:
-    """Call `patiently` in a task, without end: Spark ends its worker when the query stops."""
+    """Run an action in a Spark task until it succeeds. Spark kills the worker when the query stops."""
     return patiently(action, report_waiting, lambda: False)
 
 

@@ -1,4 +1,4 @@
-"""Define the engine's interface to a table's sink; `hbase_sink` and `kafka_sink` implement it."""
+"""The interface between a join and the sink of its rows. `hbase_sink` and `kafka_sink` implement it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The run whose batches a sink writes; `committed` is the last batch that Spark committed, -1 before the first."""
+    """One run of a join, from an empty state on. `committed` is the last batch that Spark committed, -1 before the
+    first."""
 
     id: str
     first_timestamp: int
@@ -30,10 +31,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The content of a table after `batch`: each source's position, the log's `ends` per level, and the number of
-    records
-    that the table lacks (`incomplete`). `watermark` (ms) is set for joins by time.
-    """
+    """What a table contains after `batch`: the position of each source, and the `ends` of the log that were read.
+
+    `ends` has an entry per level of the plan. `incomplete` is the number of records that the table lacks.
+    `watermark` (ms) is set for joins by time."""
 
     batch: int
     positions: Positions
@@ -43,33 +44,33 @@ class Cut:
 
 
 class TableSink(Protocol):
-    """Writes one run's batches, one at a time; every call may be repeated. Raises Retriable while a server is
-    unavailable.
-    """
+    """Writes the batches of one run, one at a time. Every call may be repeated.
+
+    Raises Retriable while a server is unavailable."""
 
     by_row: bool
     """True if a task needs all messages of a row, one after the other."""
 
     def begin(self, batch: int) -> None:
-        """Prepare a batch, new or repeated, before its first write."""
+        """Prepare a batch, which may be a repeated one, before its first write."""
 
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
-        """Return the writer of the current batch."""
+        """Return the function that writes the rows of the current batch, in each Spark partition."""
 
     def finish(self, cut: Cut) -> None:
-        """Publish the cut of the current batch, which all partitions have written completely."""
+        """Publish the source positions of the current batch. Call it when all partitions are written."""
 
     def follow(self, cut: Cut, committed: int) -> bool:
-        """Publish a newer cut of the last batch between batches; return whether that was possible. `committed` is as in
-        `Run`: a later batch may be partly written.
-        """
+        """Publish newer source positions between batches. Return whether that was possible.
+
+        `committed` is the last batch that Spark committed. A later batch may be partly written."""
 
     def sweep(self) -> int:
-        """Remove every row that only former runs have written; return the number."""
+        """Remove every row that this run has not written. Return their number."""
 
 
 class Target(Protocol):
-    """The sink of a table's rows, whichever run writes them."""
+    """The place where the rows of a table are stored."""
 
     def check(self, file: str) -> None:
         """Raise UsageError, with a remedy that names the topology's `file`, if rows cannot be written."""
@@ -78,10 +79,10 @@ class Target(Protocol):
         """Return the layout to write, and store it if it is new."""
 
     def first_timestamp(self, now_ms: int) -> int:
-        """Return a timestamp that identifies a run which begins now: older than each of its writes."""
+        """Return a timestamp for a new run, older than each of its writes."""
 
     def reached(self) -> Positions:
-        """Return the published position of each source; empty if the sink publishes none."""
+        """Return the published position of each source. Empty if the sink publishes none."""
 
     def sink(self, run: Run, clock_ms: Clock) -> TableSink:
-        """Return the writer of a run, from its next batch on."""
+        """Return the writer for a run's next batches."""

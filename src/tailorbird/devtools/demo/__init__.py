@@ -1,1 +1,1 @@
-"""Shop of the demo, its traffic, and the measurement of its freshness."""
+"""The shop of the demo: its databases, its traffic, and the measurement of freshness."""

@@ -1,5 +1,6 @@
-"""Fences in a change topic: a row is renamed, and once its change is captured, everything before it is captured,
-too."""
+"""Detect that all earlier changes of a table are captured, by a fence.
+
+A fence is a change that renames one certain row. Once that change is in the change topic, all earlier ones are, too."""
 
 from __future__ import annotations
 
@@ -19,8 +20,7 @@ _WORD = "Fence"
 
 
 class FenceReader:
-    """Reads the newest fence that the capture of the topic has published, and its number. Raises Retriable while Kafka
-    is unavailable."""
+    """Reads the newest fence in a change topic. Raises Retriable while Kafka is unavailable."""
 
     row = 1  # id of the row whose name is the fence
 
@@ -53,7 +53,7 @@ class FenceReader:
 
     @staticmethod
     def name_of(fence: int) -> str:
-        """Return the name of the row for a fence."""
+        """Return the name that the row gets for the fence with this number."""
         return f"{_WORD} {fence}"
 
     def close(self) -> None:

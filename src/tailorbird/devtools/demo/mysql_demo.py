@@ -15,7 +15,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 
 class MySqlShop:
-    """The two servers of the shop, written to like by an application: autocommit, one statement per transaction."""
+    """The two MySQL servers of the shop. Like an application, it uses autocommit: one statement per transaction."""
 
     def __init__(self, sources: Mapping[str, Source], *, user: str, password: str) -> None:
         self._connections: dict[Server, pymysql.Connection] = {}
@@ -41,18 +41,18 @@ class MySqlShop:
                 self._execute(server, sql)
 
     def recall(self, shop: Shop) -> None:
-        """Give the generator the state of the rows that an earlier demo left, however it ended."""
+        """Tell the generator which rows an earlier demo has left in the databases, even if that demo was killed."""
         orders = {int(order): int(revision) for order, revision in self._rows("SELECT id, revision FROM shop.orders")}
         customers = self._one("crm", "SELECT MAX(id) FROM crm.customers")
         last = self._one("shop", "SELECT AUTO_INCREMENT - 1 FROM information_schema.tables WHERE table_name = 'orders'")
         shop.remember(orders, customers=customers, products=self._products(), last_order=max([last, *orders]))
 
     def _products(self) -> int:
-        """Return the greatest number of a product."""
+        """Return the greatest product id."""
         return self._one("shop", "SELECT MAX(id) FROM shop.products")
 
     def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
-        """Write the catalogue, one transaction per batch. `loaded` is called with the rows of each."""
+        """Write the first rows, one transaction per batch. `loaded` is called with the number of rows of each."""
         for batch in batches:
             with self._connections[batch[0].server].cursor() as cursor:
                 cursor.execute("BEGIN")
@@ -61,7 +61,7 @@ class MySqlShop:
             loaded(len(batch))
 
     def begin(self) -> None:
-        """Start any producer other than the captures; there is none here."""
+        """Start producers other than the captures. Here there are none."""
 
     def apply(self, change: ShopTransaction) -> float:
         """Execute one change. Return the monotonic time (s) at which its COMMIT returned."""
@@ -69,12 +69,12 @@ class MySqlShop:
         return time.monotonic()
 
     def executed(self) -> dict[str, str]:
-        """Return the position of each source by name: every GTID that its server has executed."""
+        """Return, by source, the GTIDs that its server has executed."""
         return {server: str(self._one_text(server, "SELECT @@GLOBAL.gtid_executed")) for server in SCHEMAS}
 
     def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
-        """Return whether a capture has reached the position that `executed` returned, by the server's own
-        arithmetic."""
+        """Return whether a capture has reached the position `wanted`, which `executed` returned. The server
+        compares."""
         with self._connections["crm" if source == "crm" else "shop"].cursor() as cursor:
             cursor.execute("SELECT GTID_SUBSET(%s, %s)", (wanted, position.gtid_set))
             row = cursor.fetchone()

@@ -1,9 +1,7 @@
-"""Shop of the demo over two engines and a topic: orders in MySQL, products in PostgreSQL, customers in a second MySQL
-that Debezium captures.
+"""The shop of the demo over three servers: orders in MySQL, products in PostgreSQL, customers in a second MySQL.
 
-No server position shows the progress of the topic. So a waiting caller renames a customer (a fence). Once the capture
-has published that change, all earlier changes are captured.
-"""
+Debezium captures the second MySQL, and Tailorbird reads its topic. No server position shows how far that topic is.
+So a caller who waits renames a customer (a fence). Once the topic has that change, it has all earlier changes, too."""
 
 from __future__ import annotations
 
@@ -36,13 +34,15 @@ _PRODUCTS = (
 
 
 def crm_of(topology: Topology, port: int) -> Source:
-    """Return the second MySQL as a source, which the topology does not contain."""
+    """Return the second MySQL as a source, because the topology does not contain it."""
     return replace(topology.sources["shop"], name="crm", port=port, database="crm", tables=(CUSTOMERS,), rules={})
 
 
 def engine_of(topology: Topology, crm: Source, log: Path, command: list[str]) -> Debezium:
-    """Return Debezium (the built `command`) for the customers, with the topic that the topology reads, which is
-    created."""
+    """Return Debezium's engine for the customers. It writes the topic that the topology reads, which is created
+    first.
+
+    `command` is the built command, `log` the file of its output."""
     mirror = topology.sources["crm"].mirror
     assert mirror is not None, "is_two_engines"
     topic = mirror.topics[CUSTOMERS]
@@ -56,14 +56,14 @@ def engine_of(topology: Topology, crm: Source, log: Path, command: list[str]) ->
 
 
 def is_two_engines(topology: Topology) -> bool:
-    """Return whether the demo's shop is distributed as in topologies/two-engines.yml."""
+    """Return whether the topology distributes the shop as topologies/two-engines.yml does."""
     return {name: one.type for name, one in topology.sources.items()} == {
         "shop": "mysql", "catalog": "postgresql", "crm": "kafka",
     }  # fmt: skip
 
 
 class TwoEngineShop(MySqlShop):
-    """Writes each table to its server. `crm` is the MySQL that `debezium` captures."""
+    """The shop over three servers. Each table is written to its server; `debezium` captures the MySQL `crm`."""
 
     def __init__(self, topology: Topology, crm: Source, login: Login, debezium: Debezium) -> None:
         sources = {"shop": topology.sources["shop"], "crm": crm}
@@ -82,7 +82,7 @@ class TwoEngineShop(MySqlShop):
         self._fence = 0
 
     def prepare(self) -> None:
-        """See `MySqlShop`."""
+        """Create missing databases and tables, on all three servers."""
         super().prepare()
         for statement in _PRODUCTS:
             self._catalog.execute(statement.encode())
@@ -92,7 +92,7 @@ class TwoEngineShop(MySqlShop):
         return int(row[0]) if row and row[0] else 0
 
     def load(self, batches: Iterable[list[ShopStatement]], loaded: Callable[[int], None]) -> None:
-        """See `MySqlShop`."""
+        """Write the first rows, one transaction per batch. `loaded` is called with the number of rows of each."""
 
         def of_mysql() -> Iterator[list[ShopStatement]]:
             for batch in batches:
@@ -106,19 +106,20 @@ class TwoEngineShop(MySqlShop):
         super().load(of_mysql(), loaded)
 
     def begin(self) -> None:
-        """See `MySqlShop`: Debezium."""
+        """Start Debezium."""
         self._debezium.start()
 
     def apply(self, change: ShopTransaction) -> float:
-        """See `MySqlShop`."""
+        """Execute one change. Return the monotonic time (s) at which its COMMIT returned."""
         if not _is_of_catalog(change.statement):
             return super().apply(change)
         self._catalog.execute(change.statement.sql.encode(), change.statement.values)
         return time.monotonic()
 
     def executed(self) -> dict[str, str]:
-        """Return a GTID set, a position in PostgreSQL's log, and the number of a fence after all changes of the second
-        MySQL."""
+        """Return each source's position: a GTID set, a position in PostgreSQL's log, and the number of a new fence.
+
+        The fence comes after all changes of the second MySQL."""
         found = {"shop": super().executed()["shop"]}
         row = self._catalog.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         found["catalog"] = str(lsn_of(row[0] if row else "0/0"))
@@ -132,7 +133,7 @@ class TwoEngineShop(MySqlShop):
         return {**found, "crm": str(self._fence)}
 
     def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
-        """See `MySqlShop`. Raises Fatal if Debezium has ended."""
+        """Return whether a capture has reached the position `wanted`. Raises Fatal if Debezium has ended."""
         if source == "catalog":
             return position.pos >= int(wanted)
         self._debezium.check()

@@ -1,9 +1,8 @@
-"""Run Debezium's own engine for the demo's second MySQL, for a topology that reads its topic
-(topologies/two-engines.yml).
+"""Run Debezium's engine for the demo's second MySQL (topologies/two-engines.yml).
 
-It uses the Java program of the benchmarks that compare it, so it needs a checkout, Maven and a JDK. It stores no
-offsets: after a restart it publishes its table again, which the mirror recognises (docs/topics.md).
-"""
+It uses the Java program of the benchmarks that compare Tailorbird with Debezium. So it needs a checkout, Maven and a
+JDK. It stores no offsets: after a restart it publishes its table again, which the mirror recognizes
+(docs/topics.md)."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def debezium_command(cache: Path, java: Path) -> list[str]:
 
 
 class Debezium:
-    """The engine for one table: a snapshot, then its log. `prefix` is the first part of the names of its topics."""
+    """Debezium's engine for one table: it takes a snapshot, then follows the log. `prefix` begins its topics' names."""
 
     def __init__(
         self, command: list[str], *, prefix: str, brokers: str, port: int, login: Login, table: str, log: Path
@@ -59,18 +58,18 @@ class Debezium:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it. Its output is appended to its log."""
+        """Start the engine. Its output is appended to its log file."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def check(self) -> None:
-        """Raise Fatal with the log's name if it has ended."""
+        """Raise Fatal, naming the log file, if the engine has ended."""
         if self._process is not None and self._process.poll() is not None:
             raise Fatal(f"Debezium ended with {self._process.returncode}", f"see {self._log}")
 
     def kill(self) -> None:
-        """Kill it and its children, if it runs."""
+        """Kill the engine and its children, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

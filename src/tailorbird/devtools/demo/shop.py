@@ -1,8 +1,7 @@
-"""Shop of the demo: its tables, a realistic catalogue, and live traffic, all from one seeded generator.
+"""Generate the shop of the demo from a seed: its tables, its first rows, and live traffic.
 
-It returns statements; `mysql_demo` executes them. The traffic tracks the existing orders, so that updates and deletes
-match rows.
-"""
+The functions return statements, which `mysql_demo` executes. The generator tracks the existing orders, so that
+updates and deletes match rows."""
 
 from __future__ import annotations
 
@@ -66,7 +65,9 @@ class ShopStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopTransaction:
-    """One source transaction of the traffic. `order` and `revision` name the version to look for in Solr, if any."""
+    """One source transaction of the traffic.
+
+    `order` and `revision`, if set, name the version of a document to look for in Solr."""
 
     kind: Kind
     statement: ShopStatement
@@ -76,10 +77,9 @@ class ShopTransaction:
 
 @dataclass(slots=True, kw_only=True)
 class Shop:
-    """State of the generator: the greatest ids and the revision of each existing order.
+    """State of the generator: the greatest ids, and the revision of each existing order.
 
-    `most` is the number of orders once the shop is loaded: then each new order is followed by a removal.
-    """
+    `most` is the number of orders to keep: once it is reached, each new order is followed by a removal."""
 
     random: Random
     most: int | None = None
@@ -90,18 +90,20 @@ class Shop:
     _living: list[int] = field(default_factory=list)
 
     def remember(self, orders: dict[int, int], *, customers: int, products: int, last_order: int) -> None:
-        """Take over an existing shop: revision by order id, and the greatest ids."""
+        """Continue with an existing shop. `orders` gives the revision by order id; the others are the greatest ids."""
         self.orders, self._living = dict(orders), list(orders)
         self.customers, self.products, self.last_order = customers, products, last_order
 
     def lacks(self, *, customers: int, products: int, orders: int) -> int:
-        """Return the number of missing rows for a catalogue of these sizes."""
+        """Return how many rows are missing until the shop has these sizes."""
         wanted = ((customers, self.customers), (products, self.products), (orders, self.last_order))
         return sum(max(0, size - known) for size, known in wanted)
 
     def catalogue(self, *, customers: int, products: int, orders: int, now_ms: int) -> Iterator[list[ShopStatement]]:
-        """Yield the missing rows of the first load, in batches of like statements for `executemany`. Orders date back
-        up to 90 days from `now_ms`. An interrupted load, or another demo, may have left some of the rows."""
+        """Yield the missing rows of the first load, in batches of equal statements for `executemany`.
+
+        Orders date back up to 90 days from `now_ms`. An earlier demo, or an interrupted load, may have left some of
+        the rows."""
         known = self.customers, self.products
         self.customers, self.products = max(customers, known[0]), max(products, known[1])
         yield from _batches(self._customer(i + 1) for i in range(known[0], customers))

@@ -1,4 +1,4 @@
-"""Measure the freshness for a reader: from the return of COMMIT to the first Solr query that shows the version."""
+"""Measure freshness: the time from the return of COMMIT to the first Solr query that shows the new version."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _log = structlog.get_logger()
 
 
 class FreshnessMeter:
-    """Queries Solr for the expected versions until each is shown, in its own thread.
+    """Queries Solr in its own thread until every expected version is visible.
 
-    The result includes up to `poll` seconds between two queries, so it overestimates. With a much shorter interval, a
-    small machine would spend its time on the queries instead of indexing.
-    """
+    It queries every `poll` seconds, so a sample may be too long by that much. With a much shorter interval, a small
+    machine would spend its time on queries instead of indexing."""
 
     def __init__(
         self,
@@ -37,11 +36,11 @@ class FreshnessMeter:
         self._thread = threading.Thread(target=self._run, name="freshness", daemon=True)
 
     def start(self) -> None:
-        """Start to query."""
+        """Start querying."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to query. Versions that are still unseen are not sampled."""
+        """Stop querying. Versions that are not visible yet give no sample."""
         self._stop.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Detect that a pipeline is warm."""
+"""Warm up a pipeline before a measurement."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _SOON = 2.0  # seconds until the last change of a round is visible
 
 
 def rounds_until_warm(a_round: Callable[[], float]) -> int:
-    """Run rounds of traffic until two in a row are visible soon, at least three; return their number.
+    """Run rounds of traffic until changes become visible quickly in two rounds in a row. Return the number of
+    rounds.
 
-    Every JVM compiles and Spark forks during its first batches. A measurement should start after them.
-    """
+    `a_round` returns the seconds until its last change is visible. There are at least three rounds, because JVMs
+    compile and Spark starts its workers during the first batches."""
     soon = 0
     for number in range(1, _ROUNDS + 1):
         soon = soon + 1 if a_round() < _SOON else 0

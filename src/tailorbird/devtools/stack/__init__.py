@@ -1,1 +1,1 @@
-"""Local servers: their definitions, the download of their files, and how to start and stop them."""
+"""Run local servers (Kafka, HBase, Solr, MySQL, PostgreSQL): their definition, download, start and stop."""

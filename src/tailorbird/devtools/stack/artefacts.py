@@ -1,9 +1,8 @@
-"""Published artefacts of the stack as data: the exact jars of each bundle, and the input for Maven or Ivy to fetch
-them.
+"""The downloads of the local stack as data: the exact jars of each bundle, and input files for Maven and Ivy.
 
-Every jar is pinned by its coordinates and SHA-256 in `files/jars/<bundle>.txt`. So a download is verified, its progress
-has a known total, and Maven and Ivy, which resolve version conflicts differently, produce the same files.
-"""
+Every jar is pinned by its coordinates and SHA-256 in `files/jars/<bundle>.txt`. So downloads are verified, and the
+total for the progress is known. Maven and Ivy resolve version conflicts differently, but produce the same files
+here."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Return its name in the bundle's folder, as Maven and Ivy write it."""
+        """Return the file name that Maven and Ivy give the jar."""
         return f"{self.artifact}-{self.version}{'-' + self.classifier if self.classifier else ''}.jar"
 
 
@@ -59,7 +58,7 @@ def parse_jars(text: str) -> tuple[Jar, ...]:
 
 
 def bundle_name(text: str) -> Bundle:
-    """Return the bundle that a user named. Raises UsageError with the list of names."""
+    """Return the bundle that the user named. Raises UsageError, which lists the names, for an unknown one."""
     for bundle in BUNDLES:
         if bundle == text:
             return bundle
@@ -67,8 +66,7 @@ def bundle_name(text: str) -> Bundle:
 
 
 def reactor_pom(bundles: Collection[Bundle]) -> str:
-    """Return a parent POM with which one Maven resolves several bundles: one JVM instead of five, 34 s instead of
-    60."""
+    """Return a parent POM, so that one Maven process resolves several bundles: 34 s instead of 60."""
     modules = "".join(f"    <module>{bundle}</module>\n" for bundle in bundles)
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -113,13 +111,13 @@ IVY_PATTERN: Final = "[artifact]-[revision](-[classifier]).[ext]"
 
 
 def transferred_jar(line: str) -> str:
-    """Return the jar that a line of Maven's or Ivy's output names, empty for every other line."""
+    """Return the name of the jar that a line of Maven's or Ivy's output reports, or an empty text."""
     found = _TRANSFERRED.search(line)
     return found.group(1) if found else ""
 
 
 def failure_of(output: Collection[str]) -> str:
-    """Return the sentence in which Maven or Ivy reports the error among many other lines."""
+    """Return the line of Maven's or Ivy's output that has the error."""
     for line in output:
         plain = re.sub(r"\x1b\[[0-9;]*m", "", line).strip()
         if plain.startswith("[ERROR]") and len(plain) > len("[ERROR] "):
@@ -130,7 +128,7 @@ def failure_of(output: Collection[str]) -> str:
 
 
 def wrong_jars(found: Mapping[str, str], jars: Collection[Jar]) -> list[str]:
-    """Return the differences between a folder (file name → SHA-256) and a bundle's list, as text."""
+    """Compare a folder (file name → SHA-256) with a bundle's list. Return the differences as text."""
     problems = [f"{jar.file_name} is missing" for jar in jars if jar.file_name not in found]
     problems += [
         f"{jar.file_name} is not the file that was published"

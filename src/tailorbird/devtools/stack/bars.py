@@ -13,7 +13,9 @@ from tailorbird.devtools.stack.progress import ProgressListener, StackProgress, 
 
 @contextmanager
 def reporting(console: Console | None = None) -> Iterator[ProgressListener]:
-    """Yield a listener for `Stack`. It may be called from several threads, for each `what` from one."""
+    """Context manager: yield a progress listener for `Stack`, which draws bars or prints lines.
+
+    Threads may call it at the same time, but only one thread per subject (`what`)."""
     console = console or Console(stderr=True)
     if console.is_terminal:
         with Progress(

@@ -1,4 +1,4 @@
-"""A small client for the stack's MySQL servers: statements in, tables out. The servers' archive contains none."""
+"""A small SQL client for the stack's MySQL servers. The archive of the servers contains no client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Say = Callable[[str], None]
 
 
 class MySqlClient:
-    """One connection in autocommit mode. Values are shown as text; `plain` prints tabs, like `mysql` in pipes."""
+    """One connection in autocommit mode that prints the results of statements as tables.
+
+    With `plain` it prints values separated by tabs, like `mysql` in a pipe."""
 
     def __init__(self, connection: Any, out: TextIO, *, plain: bool) -> None:
         self._connection, self._out, self._plain = connection, out, plain
@@ -44,7 +46,7 @@ class MySqlClient:
             raise UsageError(f"{_message(error)}: {_shown(statement)}") from error
 
     def batch(self, lines: Iterable[str]) -> None:
-        """Run all statements of a text in order; stop at the first error."""
+        """Run all statements of a text in order. Stops at the first error."""
         parts = Statements()
         for line in lines:
             for statement in parts.take(line):
@@ -53,7 +55,7 @@ class MySqlClient:
             self.run(rest)
 
     def converse(self, ask: Callable[[str], str], name: str, complain: Say) -> None:
-        """Prompt for statements until `exit`, `quit` or the end of the input. An error does not end the session."""
+        """Read statements from a prompt until `exit`, `quit` or the end of the input. Errors do not end the session."""
         parts = Statements()
         while True:
             try:
@@ -89,10 +91,9 @@ class MySqlClient:
 
 
 def opened(host: str, port: int, login: Login, database: str | None, favourite: str) -> closing[Any]:
-    """Yield a connection in `database`, else in `favourite` if the server has it.
+    """Return a connection that closes itself. It uses `database` or, without one, `favourite` if that exists.
 
-    Raises UsageError if the login or the database is refused, Retriable if the server does not answer.
-    """
+    Raises UsageError if the server refuses the login or the database, Retriable if it does not answer."""
     try:
         connection = pymysql.connect(
             host=host, port=port, user=login.user, password=login.password, database=database, charset="utf8mb4",

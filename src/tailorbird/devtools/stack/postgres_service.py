@@ -1,4 +1,4 @@
-"""PostgreSQL of the local stack as data."""
+"""The PostgreSQL server of the local stack, as data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INITIALISE: Final = (
 
 
 def postgres(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
-    """Return the one server, whose databases the topologies capture."""
+    """Return the definition of the PostgreSQL server."""
     folder = settings.home / "data" / "postgres"
     users = settings.home / "conf" / "postgres" / "users.sql"
     commands = bundle_folder(settings.cache, "postgres") / "bin"

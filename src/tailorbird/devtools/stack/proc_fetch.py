@@ -1,10 +1,8 @@
-"""Download the published artefacts into the cache: with Maven if it is installed, else with Ivy from pyspark's own
-jars.
+"""Download jars into the cache: with Maven if it is installed, otherwise with Ivy, whose jars pyspark contains.
 
-Every bundle appears by a rename, so it is complete or absent. The next download resumes a killed one, because Maven's
-and Ivy's own repositories keep finished files. A second caller waits for the first by a lock. The child process holds
-it, too, so that a killed parent's Maven is also waited for.
-"""
+A finished bundle is moved to its place by a rename, so it is complete or absent. A killed download resumes, because
+Maven and Ivy keep finished files in their own repositories. A lock lets a second caller wait for the first. The
+child process holds the lock, too, so that a Maven whose parent was killed is also waited for."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ _FILES = files("tailorbird.devtools.stack") / "files"
 
 
 def fetch_bundles(cache: Path, java: Path, progress: ProgressListener, bundles: Collection[Bundle] = BUNDLES) -> None:
-    """Download these bundles into the cache unless they are there."""
+    """Download the bundles that the cache lacks."""
     if all(bundle_folder(cache, bundle).is_dir() for bundle in bundles):
         return
     with locked(cache / "lock") as lock:
@@ -59,7 +57,8 @@ def fetch_bundles(cache: Path, java: Path, progress: ProgressListener, bundles: 
 
 
 def spark_connector_jars(cache: Path) -> list[Path]:
-    """Return the jars for `spark.jars`. Raises TailorbirdError if they were never fetched."""
+    """Return the jars of Spark's Kafka connector, for `spark.jars`. Raises TailorbirdError if they are not
+    downloaded."""
     folder = bundle_folder(cache, "spark")
     jars = sorted(folder.glob("*.jar"))
     if not jars:
@@ -69,7 +68,8 @@ def spark_connector_jars(cache: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """A download into `work/<bundle>/lib`, with `java`, while the descriptor `lock` is held."""
+    """A download of bundles into `work/<bundle>/lib`. `lock` is the descriptor of the lock file, which the child
+    inherits."""
 
     work: Path
     wanted: Mapping[Bundle, tuple[Jar, ...]]
@@ -127,7 +127,7 @@ def _by_ivy(job: _Job) -> None:
 
 
 def _watch(command: list[str], job: _Job, wanted: Mapping[Bundle, tuple[Jar, ...]]) -> None:
-    """Run Maven or Ivy, report the number of jars that have arrived, and turn a failure into one line."""
+    """Run Maven or Ivy and report how many jars have arrived. A failure raises TailorbirdError with one line."""
     owner = {jar.file_name: bundle for bundle, jars in wanted.items() for jar in jars}
     arrived: dict[Bundle, set[str]] = {bundle: set() for bundle in wanted}
 

@@ -1,5 +1,4 @@
-"""Files of a stack on disk: rendered configuration, Solr's configsets, the ends of logs, and the removal of
-everything."""
+"""Handle the files of a stack: configuration, Solr's configsets, logs, and the removal of the data folder."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _DEFAULT_NAME = ".tailorbird"
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn a full disk and missing permissions into one line with the remedy."""
+    """Context manager: turn a full disk or a missing permission into a UsageError with a remedy."""
     try:
         yield
     except OSError as error:
@@ -36,7 +35,7 @@ def explained(folder: Path) -> Iterator[None]:
 
 
 def check_space(folder: Path, need_mib: int) -> None:
-    """Refuse to start on a disk that would run full."""
+    """Raise UsageError if the disk of a folder has less than `need_mib` MiB free."""
     existing = folder
     while not existing.exists():
         existing = existing.parent
@@ -49,7 +48,7 @@ def check_space(folder: Path, need_mib: int) -> None:
 
 
 def mark_home(home: Path) -> None:
-    """Create the data folder with its marker file. Refuse a folder with other files."""
+    """Create the data folder with a marker file. Raises UsageError if the folder contains other files."""
     mark = home / _MARK
     if mark.exists():
         return
@@ -62,7 +61,7 @@ def mark_home(home: Path) -> None:
 
 
 def purge_home(home: Path) -> None:
-    """Remove the data folder if it has the marker. A folder of another stack inside it stays."""
+    """Remove the data folder if it has the marker file. The folder of another stack inside it is kept."""
     if not (home / _MARK).exists():
         return
     # the marker is removed last, so that a killed purge can be repeated
@@ -87,14 +86,14 @@ def write_file(path: Path, text: str) -> None:
 
 
 def set_aside(log: Path) -> None:
-    """Start a new log, so that its first error belongs to this start. The previous one is kept next to it."""
+    """Rename a log, so that the next start writes a new one. The previous log is kept next to it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists():
         log.replace(log.with_name(f"{log.name}.previous"))
 
 
 def read_log(path: Path, limit: int = 1024 * 1024) -> str:
-    """Return the last part of a log, empty if there is none."""
+    """Return the end of a log, at most `limit` bytes. Empty if there is no log."""
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - limit))
@@ -106,8 +105,7 @@ def read_log(path: Path, limit: int = 1024 * 1024) -> str:
 def install_configsets(target: Path) -> None:
     """Copy the indexer's configset to the folder that Solr reads, if it has changed since the last copy.
 
-    An unchanged one is left alone, because Solr writes fields that clients add into its own copy.
-    """
+    Otherwise the copy is kept, because Solr adds the fields of clients to its copy."""
     with (
         as_file(files("indexer.solr") / "configset") as own,
         as_file(files("tailorbird.devtools.stack") / "files" / "configset") as plain,

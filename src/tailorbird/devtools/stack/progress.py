@@ -1,4 +1,4 @@
-"""Progress reports of the stack: one event at a time, to one callable, which draws a bar or prints a line."""
+"""Progress reports of the stack. One callable receives each report, and draws a bar or prints a line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ Step = Literal["download", "unpack", "prepare", "start", "running", "ready", "st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackProgress:
-    """`what` (a service, a bundle, a tool) reached `step`. A download also has the number of files done and in
-    total."""
+    """A report: `what` (a service, bundle or tool) has reached `step`. A download also has its number of files."""
 
     what: str
     step: Step

@@ -1,4 +1,4 @@
-"""Map the last lines of a server's log to one line: what happened, and what to do."""
+"""Find the cause of a failed start in a server's log, and what to do about it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SEVERE: Final = re.compile(r"\b(ERROR|FATAL|Caused by|Exception in thread|\[ERR
 
 
 def remedy(log_tail: str, service: str) -> str:
-    """Return the remedy for a server that did not start, from the end of its log."""
+    """Return what the user can do if a server did not start. `log_tail` is the end of its log."""
     for pattern, advice in _KNOWN:
         found = re.search(pattern, log_tail)
         if found:
@@ -49,15 +49,14 @@ def remedy(log_tail: str, service: str) -> str:
 
 
 def tail(text: str, lines: int = 15) -> str:
-    """Return the last lines without Java's stack frames, which would hide the reason."""
+    """Return the last lines of a text without Java's stack frames, which would hide the cause."""
     return "\n".join(_plain(text)[-lines:])
 
 
 def reporting_lines(text: str, lines: int = 15) -> str:
-    """Return the lines with the reason why a server gave up: from its first severe line on, or simply the last ones.
+    """Return the lines that show why a server failed: from its first severe line on, or else the last lines.
 
-    A server that stays half alive repeats the last error for ever; the first one contains the reason.
-    """
+    A server that is half alive repeats its last error forever. The first error has the cause."""
     kept = _plain(text)
     first = next((number for number, line in enumerate(kept) if _SEVERE.search(line)), None)
     if first is None or first + lines >= len(kept):

@@ -1,4 +1,4 @@
-"""A server of the local stack as data: its command, and what must exist before it starts."""
+"""The definition of a server of the local stack, as data: its command, and what must exist before it starts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tailorbird.devtools.stack.settings import ServiceName, StackSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """Tools of the machine: the Java command, the unpacked MySQL, and the folder of libaio (None: in the system).
+    """Tools of this machine: the Java command, the unpacked MySQL, and the folder of libaio (None: installed).
 
-    `unprivileged` is the prefix of the command of a server that refuses root; empty for other users.
-    """
+    `unprivileged` is the command prefix for servers that refuse to run as root. It is empty for other users."""
 
     java: Path
     mysql: Path
@@ -26,10 +25,10 @@ class Tools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """A command to run once before the first start. It fills `work`, which is then renamed to `result`.
+    """A command that runs once before a server's first start. It fills the folder `work`, which is then renamed to
+    `result`.
 
-    If it is killed, there is no `result`, and the next `up` starts it again.
-    """
+    If it is killed, `result` does not exist, and the next `up` runs it again."""
 
     argv: tuple[str, ...]
     work: Path
