@@ -1,1 +1,2 @@
-"""The steps of a plan in Java (the kernel), the JSON program that tells them the plan, and the build of their jar."""
+"""The steps of a plan in Java (the kernel), the JSON program that describes the plan to them, and the build of their
+jar."""

@@ -5,17 +5,17 @@ misses records stays wrong. For example, it has seen a row with foreign key A. T
 is gone. The record of the change from B to C then retracts the row from B, and the row stays joined with A. Or a
 delete and its tombstone are gone, and the row stays forever.
 
-The run of a join begins with an empty state. The *compaction-safe offsets* (`settled`) are taken then: records
-before them may already have been compacted, so each of these records is sent to every lookup join. Three rules
-apply:
+The run of a join begins with an empty state. The *compaction-safe offsets* (`settled`) are taken then: records before
+them may already have been compacted, so each of these records is sent to every lookup join. Three rules apply:
 
-1. When a join resumes, no unread record at or after these offsets may be old enough to have been compacted. 2. No
-unread record may be lost because the topic was truncated or recreated. 3. The records before these offsets must not
-change while they are read. They are counted when the run begins, and again when its first complete result is
-written. If there are fewer, the log cleaner ran in between, and the run starts again.
+- When a join resumes, no unread record at or after these offsets may be old enough to have been compacted.
+- No unread record may be lost because the topic was truncated or recreated.
+- The records before these offsets must not change while they are read. They are counted when the run begins, and again
+  when its first complete result is written. If there are fewer, the log cleaner ran in between, and the run starts again.
 
-So the run has read the log as it was at one moment. If a row's delete was compacted before the run began, at most
-its tombstone is left, and no record would have added the row. So such a tombstone may be ignored."""
+So the run has read the log as it was at one moment. If a row's delete was compacted before the run began, at most its
+tombstone is left, and no record would have added the row. So such a tombstone may be ignored.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ def read_schemas(
 ) -> dict[TableId, TableSchema]:
     """Return the newest schema of each wanted table, with former columns as far as the topic still has them.
 
-    Waits until capture has published all of them, and meanwhile calls `waiting` with the missing ones. Returns what
-    is known once `stopped`. Retries while Kafka is unavailable."""
+    Waits until capture has published all of them, and calls `waiting` with the missing ones. Returns what is known
+    once `stopped`. Retries while Kafka is unavailable."""
     found = read_versions(servers, topology, wanted, waiting, stopped)
     return {table: remembering(versions) for table, versions in found.items()}
 

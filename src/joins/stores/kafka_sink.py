@@ -40,7 +40,7 @@ class KafkaTarget:
         return layout
 
     def first_timestamp(self, now_ms: int) -> int:
-        """Return the current time. Runs are told apart by their id, which every record contains."""
+        """Return the current time. Runs are distinguished by their id, which every record contains."""
         return now_ms
 
     def reached(self) -> Positions:

@@ -31,7 +31,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What a table contains after `batch`: the position of each source, and the `ends` of the log that were read.
+    """The content of a table after `batch`: the position of each source, and the `ends` of the log that were read.
 
     `ends` has an entry per level of the plan. `incomplete` is the number of records that the table lacks.
     `watermark` (ms) is set for joins by time."""

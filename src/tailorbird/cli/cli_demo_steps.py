@@ -57,7 +57,7 @@ def background_traffic(shop: Shop, servers: MySqlShop, *, rate: float) -> Iterat
     """Context manager: apply changes at `rate` per second. It yields a function that returns how many were applied.
 
     That function, and the end of the block, raise an error that the traffic met. Nothing else may use `servers`
-    meanwhile."""
+    during the block."""
     stop, done = threading.Event(), [0]
 
     def write() -> None:

@@ -41,7 +41,7 @@ class MySqlShop:
                 self._execute(server, sql)
 
     def recall(self, shop: Shop) -> None:
-        """Tell the generator which rows an earlier demo has left in the databases, even if that demo was killed."""
+        """Read the rows that an earlier demo left, even a killed one, and let the generator continue with them."""
         orders = {int(order): int(revision) for order, revision in self._rows("SELECT id, revision FROM shop.orders")}
         customers = self._one("crm", "SELECT MAX(id) FROM crm.customers")
         last = self._one("shop", "SELECT AUTO_INCREMENT - 1 FROM information_schema.tables WHERE table_name = 'orders'")

@@ -22,7 +22,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A running server. `started` (clock ticks since boot) tells it from a later process with the same pid."""
+    """A running server. `started` (clock ticks since boot) distinguishes it from a later process with the same pid."""
 
     service: str
     pid: int
