@@ -19,9 +19,10 @@ from cdc.process.file_topology import load_topology
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
 from cdc.topology.topology import Source, Topology
+from ingest.capture.checked_signals import CheckedSignals
 from ingest.capture.groups import Limits
 from ingest.capture.session import Session
-from ingest.capture.signals import Signals
+from ingest.capture.signals import ClosableSignals, Signals
 from ingest.events.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
@@ -109,12 +110,6 @@ class Destination(Protocol):
     def open(self) -> tuple[OpenLog, ClosableSignals]: ...
 
 
-class ClosableSignals(Signals, Protocol):
-    """Signals read over a connection of their own, which must be closed."""
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class IntoKafka:
     """A destination that writes directly to Kafka."""
@@ -161,7 +156,10 @@ def capture(
     pause = 0.0
     while not stopped():
         try:
-            opened, signals = log.open()
+            opened, found = log.open()
+            # an agent's policy has already checked the conditions of its signals
+            checked = CheckedSignals(signals=found, source=source, observer=reports)
+            signals = checked if source.conditions is None else found
             try:
                 if source.poll is not None:
                     from ingest.poll.run_poll import poll

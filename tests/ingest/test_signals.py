@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cdc.model.filters import TableRule
 from cdc.model.schema import Column, TableId
+from cdc.topology.topology import Source, SourceType
+from ingest.capture.checked_signals import CheckedSignals
 from ingest.capture.signals import Signal, repair_value, signal_of, signal_value
 from ingest.ddl.dialect import dialect_of
 from ingest.events.tables import Tables
@@ -101,3 +104,82 @@ def test_rows_are_named_by_their_keys() -> None:
     tables, snapshots = known()
     repairs = OpenRepairs(Recorder("top"), tables, snapshots, {})
     assert "not captured" in repairs.request_rows(TableId(source="s", database="d", table="x"), signal.keys)
+
+
+class SentSignals:
+    """Signals that were sent before, and the refusals that a capture reports."""
+
+    def __init__(self, *signals: Signal) -> None:
+        self.signals, self.refusals = list(signals), list[object]()
+
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        return self.signals, 3
+
+    def close(self) -> None:
+        self.signals = []
+
+    def phase(self, what: str, **details: object) -> None:
+        self.refusals.append(details["refused"])
+
+
+RULES = {
+    "people": TableRule(ignored_columns=("pin",), masks={"mail": "redact"}),
+    "Mixed": TableRule(ignored_columns=("Pin",), exact_case=True),
+}
+
+
+def checked(kind: SourceType, *signals: Signal) -> tuple[list[Signal], list[object]]:
+    """Return the signals that reach a capture, and the reasons of the others."""
+    rules = {TableId(source="s", database="d", table=name): rule for name, rule in RULES.items()}
+    source = Source(
+        name="s", type=kind, hostname="", port=0, username="", password="", database="d", tables=(), server_id=1,
+        snapshot_mode="initial", rules=rules, url="oracle+oracledb://db/x" if kind == "sql" else "",
+    )  # fmt: skip
+    sent = SentSignals(*signals)
+    found, following = CheckedSignals(signals=sent, source=source, observer=sent).read(1)
+    assert following == 3, "a refused signal is not read again"
+    return found, sent.refusals
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "where", "why"),
+    [
+        ("mysql", "d.other", "0) UNION SELECT user, authentication_string FROM mysql.user -- ", "is not a condition"),
+        ("mysql", "d.other", "id = (SELECT max(id) FROM mysql.user)", "must not contain"),
+        ("mysql", "d.other", "SLEEP(10)", "must not contain"),
+        ("mysql", "d.people", "pin LIKE '12%'", "must not use column pin"),
+        ("mysql", "d.people", "pİn LIKE '12%'", "must not use column pİn"),
+        ("mariadb", "d.people", "MAIL = 'a@x'", "must not use column MAIL"),
+        ("postgresql", "d.other", "id = 1); SELECT pg_sleep(9) -- ", "is not a condition"),
+        ("postgresql", "d.other", "pg_read_file('/etc/passwd') IS NULL", "must not contain"),
+        ("postgresql", "d.people", "PIN = '1'", "must not use column PIN"),
+        ("postgresql", "d.Mixed", "\"Pin\" = '1'", "must not use column Pin"),
+        ("sql", "d.Mixed", "PIN = '1'", "must not use column PIN"),
+        ("sql", "d.other", "id = (SELECT max(id) FROM users)", "must not contain"),
+    ],
+)
+def test_a_condition_that_could_reveal_hidden_data_is_refused(
+    kind: SourceType, table: str, where: str, why: str
+) -> None:
+    """Whoever may write to Kafka cannot read other tables, call functions, or compare hidden columns."""
+    found, refusals = checked(kind, signal_of(signal_value("execute-snapshot", (table,), where)))
+    assert found == []
+    assert len(refusals) == 1
+    assert why in str(refusals[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("mysql", "`a b` = 'x' AND id IN (1, 2)"),
+        ("mysql", "(k = x'00ff') OR (k = x'01')"),
+        ("postgresql", '"a b" = \'x\\y\' AND "Id" > 5'),
+        ("postgresql", "Pin = 1"),
+        ("sql", "\"a b\" = 'x' AND id > 5"),
+    ],
+)
+def test_a_condition_of_columns_and_constants_reaches_the_capture(kind: SourceType, where: str) -> None:
+    """A replay of dead letters sends such conditions. PostgreSQL looks up `Pin` as `pin`, which is another column."""
+    found, refusals = checked(kind, signal_of(signal_value("execute-snapshot", ("d.Mixed",), where)))
+    assert refusals == []
+    assert found[0].filters == {"d.Mixed": where}

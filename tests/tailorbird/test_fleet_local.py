@@ -9,10 +9,10 @@ import pytest
 
 from cdc.model.errors import UsageError
 from cdc.process.file_topology import load_topology
-from ingest.agent.conditions import condition
 from ingest.agent.file_policy import load_policy
 from ingest.agent.policy import narrowed
 from ingest.fleet.desired import source_of, spec_of
+from ingest.records.conditions import condition
 from tailorbird.web.fleet.file_fleet import LocalFleet, policy_of
 from tests.support.ports import free_port
 

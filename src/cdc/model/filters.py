@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId
 
 FilterPolicy = Literal["accept", "drop"]
@@ -62,7 +63,7 @@ class TableRule:
     @property
     def _same(self) -> Callable[[str], str]:
         """Return the function that normalizes a column name: equal results mean the same column."""
-        return str if self.exact_case else str.lower
+        return str if self.exact_case else fold_identifier
 
 
 def is_captured(

@@ -20,7 +20,6 @@ import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError
 from cdc.topology.topology import Source
-from ingest.agent.conditions import condition
 from ingest.agent.policy import LocalConnection, NarrowedSource, Policy, narrowed
 from ingest.fleet.catalog import DatabaseSeen, packed
 from ingest.fleet.desired import SourceSpec, source_of, spec_of
@@ -42,6 +41,7 @@ from ingest.fleet.fleet_pb2 import (
 from ingest.fleet.reported import effective_hash
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import GrpcStream
+from ingest.records.conditions import condition
 
 AGAIN = 30.0  # seconds until a session that failed is tried again
 _LONGEST = 30.0  # seconds between attempts to dial

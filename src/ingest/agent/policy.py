@@ -13,6 +13,7 @@ from typing import Literal
 
 from cdc.model.errors import UsageError
 from cdc.model.filters import TableRule
+from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
 from ingest.fleet.desired import SourceSpec
@@ -35,19 +36,19 @@ class TablePolicy:
 
     def shows(self, column: str) -> bool:
         """Return whether a column may leave the host, masked or not. Column names are case-insensitive."""
-        low = column.lower()
-        if self.columns is not None and low not in {name.lower() for name in self.columns}:
+        low = fold_identifier(column)
+        if self.columns is not None and low not in {fold_identifier(name) for name in self.columns}:
             return False
-        return low not in {name.lower() for name in self.ignored}
+        return low not in {fold_identifier(name) for name in self.ignored}
 
     def may_compare(self, column: str) -> bool:
         """Return whether a column may leave the host unmasked, so that conditions may use it."""
-        return self.shows(column) and column.lower() not in self.low_masks
+        return self.shows(column) and fold_identifier(column) not in self.low_masks
 
     @property
     def low_masks(self) -> frozenset[str]:
         """Return the names of the masked columns in lower case."""
-        return frozenset(name.lower() for name in self.masks)
+        return frozenset(fold_identifier(name) for name in self.masks)
 
 
 WHOLE_TABLE = TablePolicy()
@@ -151,7 +152,7 @@ def _rule(
     ignored = tuple(dict.fromkeys((*rule.ignored_columns, *allowed.ignored)))
     # the policy's mask wins; names match in any case, so a mask for `Mail` is one for `mail`
     masks = {
-        **{name: mask for name, mask in rule.masks.items() if name.lower() not in allowed.low_masks},
+        **{name: mask for name, mask in rule.masks.items() if fold_identifier(name) not in allowed.low_masks},
         **allowed.masks,
     }
     if allowed.columns is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import yaml
 
 from cdc.model.filters import mask
+from cdc.model.identifiers import fold_identifier
 from cdc.topology.values import Section, Value, YamlFile
 from ingest.agent.policy import LocalConnection, Policy, TablePolicy
 from ingest.fleet.desired import ALIAS
@@ -113,9 +114,9 @@ def _each_once(value: Value, names: Iterable[str]) -> None:
     """Fail if a column is named twice, in any case: MySQL's column names are case-insensitive."""
     seen = set[str]()
     for name in names:
-        if name.lower() in seen:
+        if fold_identifier(name) in seen:
             value.fail(f"column {name} twice", "name each column once: column names are case-insensitive")
-        seen.add(name.lower())
+        seen.add(fold_identifier(name))
 
 
 def _masks(value: Value) -> Mapping[str, str]:

@@ -24,13 +24,13 @@ from ingest.agent.file_policy import load_policy
 from ingest.agent.grpc_agent import FleetAgent, Task
 from ingest.agent.mysql_catalog import seen
 from ingest.agent.policy import refused_signal
-from ingest.capture.signals import Signal
+from ingest.capture.signals import ClosableSignals, Signal
 from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import APPLIED, APPLYING, FAILED
 from ingest.gateway_client.grpc_stream import Credentials, Gateways
 from ingest.records.capture_interfaces import Checkpoint, OpenLog
 from ingest.report.http_reports import Reports
-from ingest.run_capture import ClosableSignals, Destination, ThroughGateway, capture
+from ingest.run_capture import Destination, ThroughGateway, capture
 
 _EVER = 1e9  # seconds
 _TABLES = 100  # at most this many tables in a report of snapshots

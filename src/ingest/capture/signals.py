@@ -67,6 +67,13 @@ class Signals(Protocol):
         """Return the signals since an offset (None: only new ones), and the next offset. Never blocks."""
 
 
+class ClosableSignals(Signals, Protocol):
+    """Signals over a connection that must be closed."""
+
+    def close(self) -> None:
+        """Forget the connection."""
+
+
 def signal_of(value: Mapping[str, Any]) -> Signal:
     """Read a signal from a record's value. Raises KeyError, TypeError or ValueError if it is malformed."""
     data = value.get("data") or {}

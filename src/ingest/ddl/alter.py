@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdc.model.identifiers import fold_identifier
 from ingest.ddl.alteration import Alteration, Place
 from ingest.ddl.columns import read_column, shown_default, skip_expression
 from ingest.ddl.cursor import Cursor
@@ -141,7 +142,7 @@ def _add(cursor: Cursor, found: Alteration) -> None:
         found.versioned = True
         return
     if sees_period(cursor):
-        found.required |= {name.lower() for name in read_period(cursor)}
+        found.required |= {fold_identifier(name) for name in read_period(cursor)}
         return
     if sees_key(cursor):
         key = read_key(cursor)
@@ -174,7 +175,7 @@ def _drop(cursor: Cursor, found: Alteration) -> None:
         cursor.name()
     elif cursor.accept("INDEX") or cursor.accept("KEY") or cursor.accept("CONSTRAINT"):
         cursor.accept("IF", "EXISTS")
-        found.dropped_keys.add(cursor.name().lower())
+        found.dropped_keys.add(fold_identifier(cursor.name()))
     else:
         cursor.accept("COLUMN")
         if_exists = cursor.accept("IF", "EXISTS")
@@ -193,7 +194,7 @@ def _rename(cursor: Cursor, found: Alteration, database: str) -> None:
         cursor.accept("IF", "EXISTS")
         old = cursor.name()
         cursor.expect("TO")
-        found.renamed_keys[old.lower()] = cursor.name()
+        found.renamed_keys[fold_identifier(old)] = cursor.name()
     else:
         if not cursor.accept("TO") and not cursor.accept("AS"):
             cursor.accept("=")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import Canonical
 from ingest.ddl.defaults import converted_initial
@@ -90,8 +91,8 @@ class TableDefinition:
 
     def column(self, name: str) -> ColumnDefinition | None:
         """Return the column of that name in any case, or None."""
-        low = name.lower()
-        return next((column for column in self.columns if column.name.lower() == low), None)
+        low = fold_identifier(name)
+        return next((column for column in self.columns if fold_identifier(column.name) == low), None)
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -100,12 +101,12 @@ class TableDefinition:
 
     def shown(self) -> tuple[object, ...]:
         """Return what information_schema.COLUMNS shows of the table. If the result is equal, no column has changed."""
-        leading = {key.columns[0].lower(): key.kind for key in reversed(self.keys) if key.columns}
-        primary = {name.lower() for name in self.primary_key}
+        leading = {fold_identifier(key.columns[0]): key.kind for key in reversed(self.keys) if key.columns}
+        primary = {fold_identifier(name) for name in self.primary_key}
         return tuple(
             (
                 replace(column, initial=None, initial_known=False),
-                "primary" if column.name.lower() in primary else leading.get(column.name.lower()),
+                "primary" if fold_identifier(column.name) in primary else leading.get(fold_identifier(column.name)),
             )
             for column in self.columns
         )
@@ -148,12 +149,14 @@ def with_keys_applied(table: TableDefinition) -> TableDefinition:
 
     Raises DdlNotUnderstood for a primary key with an unknown column.
     """
-    spelt = {column.name.lower(): column.name for column in table.columns}
-    primary = {name.lower() for name in table.primary_key}
+    spelt = {fold_identifier(column.name): column.name for column in table.columns}
+    primary = {fold_identifier(name) for name in table.primary_key}
     if missing := sorted(primary - set(spelt)):
         raise DdlNotUnderstood(f"the primary key names {missing[0]!r}, which is not a column")
-    keys = tuple(replace(k, columns=tuple(spelt.get(part.lower(), part) for part in k.columns)) for k in table.keys)
-    columns = tuple(_required(c) if c.name.lower() in primary else c for c in table.columns)
+    keys = tuple(
+        replace(k, columns=tuple(spelt.get(fold_identifier(part), part) for part in k.columns)) for k in table.keys
+    )
+    columns = tuple(_required(c) if fold_identifier(c.name) in primary else c for c in table.columns)
     return replace(table, columns=columns, keys=keys)
 
 

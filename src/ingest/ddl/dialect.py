@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cdc.model.errors import UsageError
+from cdc.model.identifiers import fold_identifier
 
 # The logs of the other servers contain no DDL to parse.
 ServerName = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale"]
@@ -102,13 +103,13 @@ class Dialect:
         """Return a database's name as the topology spells it, or else as given."""
         if not self.fold_names:
             return name
-        return self.spelt_databases.get(name.lower(), name.lower())
+        return self.spelt_databases.get(fold_identifier(name), fold_identifier(name))
 
     def table_name(self, database: str, table: str) -> tuple[str, str]:
         """Return (database, table) as the topology spells them, or else as given."""
         if not self.fold_names:
             return database, table
-        name = database.lower(), table.lower()
+        name = fold_identifier(database), fold_identifier(table)
         return self.spelt.get(name) or (self.database_name(database), name[1])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from cdc.model.identifiers import fold_identifier
 from ingest.ddl.catalog import Key, KeyKind
 from ingest.ddl.columns import ColumnWords, read_column, skip_reference
 from ingest.ddl.cursor import Cursor
@@ -124,7 +125,7 @@ def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
     required: set[str] = set()
     while True:
         if sees_period(cursor):
-            required |= {name.lower() for name in read_period(cursor)}
+            required |= {fold_identifier(name) for name in read_period(cursor)}
         elif sees_key(cursor):
             key = read_key(cursor)
             keys.extend([key] if key else [])
@@ -135,7 +136,7 @@ def read_elements(cursor: Cursor) -> tuple[list[ColumnWords], list[Key]]:
         if cursor.accept(","):
             continue
         cursor.expect(")")
-        return [replace(c, nullable=False) if c.name.lower() in required else c for c in columns], keys
+        return [replace(c, nullable=False) if fold_identifier(c.name) in required else c for c in columns], keys
 
 
 def named(keys: Iterable[Key]) -> tuple[Key, ...]:
@@ -147,12 +148,12 @@ def named(keys: Iterable[Key]) -> tuple[Key, ...]:
         name = key.name
         if not name:
             stem = next(iter(key.columns), "") or "functional_index"
-            number = numbers.get(stem.lower(), 0) + 1
+            number = numbers.get(fold_identifier(stem), 0) + 1
             name = stem if number == 1 else f"{stem}_{number}"
-            while name.lower() in taken:
+            while fold_identifier(name) in taken:
                 number += 1
                 name = f"{stem}_{number}"
-            numbers[stem.lower()] = number
-        taken.add(name.lower())
+            numbers[fold_identifier(stem)] = number
+        taken.add(fold_identifier(name))
         out.append(replace(key, name=name))
     return tuple(out)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from cdc.model.identifiers import fold_identifier
 from ingest.ddl.catalog import ColumnDefinition, TableDefinition
 
 _SHAPE = re.compile(r"(\w+)(?:\((.*)\))?([^)]*)", re.DOTALL)
@@ -48,11 +49,11 @@ def rewritten(
 
     `origins` maps the name of each column that existed before to its old name, both in lower case.
     """
-    kept = {column.name.lower(): column for column in before.columns}
-    key = {name.lower() for name in after.primary_key}
+    kept = {fold_identifier(column.name): column for column in before.columns}
+    key = {fold_identifier(name) for name in after.primary_key}
     retyped = False
     for column in after.columns:
-        name = column.name.lower()
+        name = fold_identifier(column.name)
         origin = origins.get(name)
         if origin is None:
             # an older row may contain the value of another column under this name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from cdc.model.identifiers import fold_identifier
 from ingest.ddl.alter import read_alter
 from ingest.ddl.catalog import Catalog, Key, TableDefinition, TableName, with_keys_applied
 from ingest.ddl.create import read_create
@@ -86,8 +87,8 @@ def _quarantine(
     """Return the result of a statement that was not understood: its targets, or all tables that it names, are
     quarantined."""
     if not targets:
-        low = sql.lower()
-        targets = [name for name in catalog.tables if name[1].lower() in low]
+        low = fold_identifier(sql)
+        targets = [name for name in catalog.tables if fold_identifier(name[1]) in low]
     after = catalog
     for name in targets:
         after = after.with_unknown(name, why)
@@ -229,7 +230,7 @@ class _Reader:
         columns = key_parts(cursor)
         skip_key_options(cursor)
         key = Key(name=index, kind="unique" if unique else "plain", columns=columns)
-        if any(known.name.lower() == index.lower() for known in table.keys):
+        if any(fold_identifier(known.name) == fold_identifier(index) for known in table.keys):
             return self.catalog
         return self.catalog.with_table(name, replace(table, keys=named([*table.keys, key])))
 
@@ -344,14 +345,14 @@ class _Reader:
 
     def _drop_index(self, cursor: Cursor) -> Catalog:
         cursor.accept("IF", "EXISTS")
-        index = cursor.name().lower()
+        index = fold_identifier(cursor.name())
         cursor.expect("ON")
         name = self._target(cursor)
         if self._hidden(name):
             return self.catalog
         self.targets.append(name)
         table = self._known(name)
-        kept = tuple(key for key in table.keys if key.name.lower() != index)
+        kept = tuple(key for key in table.keys if fold_identifier(key.name) != index)
         return self.catalog.with_table(name, with_keys_applied(replace(table, keys=kept)))
 
     def _other(self, cursor: Cursor) -> Catalog:

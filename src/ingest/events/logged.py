@@ -16,6 +16,7 @@ from struct import error as StructError
 from typing import Any
 
 from cdc.model.event import Position
+from cdc.model.identifiers import fold_table
 from cdc.model.schema import TableId
 from ingest.binlog import BinlogReader
 from ingest.binlog.format.codes import HEADER_SIZE, ROWS_EVENTS, EventType, event_name
@@ -286,8 +287,8 @@ class BinlogEvents:
             return tables
         named = {name for text in self._texts for name in text.tables or ()}
         unnamed = any(text.tables is None for text in self._texts)
-        captured = (schema.table_id for schema in self._tables.schemas())
-        more = [one for one in captured if unnamed or (one.database.lower(), one.table.lower()) in named]
+        captured = [schema.table_id for schema in self._tables.schemas()]
+        more = captured if unnamed else [table for table in captured if fold_table(table) in named]
         return tuple(dict.fromkeys((*tables, *more)))
 
     def _commit_prepared(self, xid: str, raw: RawEvent) -> Iterator[LogEvent]:
@@ -390,8 +391,7 @@ class BinlogEvents:
 
 
 def _again(tables: tuple[TableId, ...] | None, why: NotLoggedReason, what: str) -> RowsNotLogged:
-    names = None if tables is None else tuple(sorted((t.database.lower(), t.table.lower()) for t in tables))
-    return RowsNotLogged(names, what, why)
+    return RowsNotLogged(None if tables is None else tuple(sorted(map(fold_table, tables))), what, why)
 
 
 def _sql_mode(status: bytes) -> int:

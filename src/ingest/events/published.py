@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from cdc.model.errors import Skippable
 from cdc.model.filters import TableRule
+from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import Column, TableSchema
 from cdc.model.types import SPATIAL
 from ingest.ddl.catalog import Key
@@ -32,8 +33,8 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
             "columns that identify a row (message_key_columns), or do not capture it (`tables:`)",
         )
     if rule is not None and not rule.exact_case:
-        spelt = {column.name.lower(): column.name for column in schema.columns}
-        key = tuple(spelt.get(name.lower(), name) for name in key)
+        spelt = {fold_identifier(column.name): column.name for column in schema.columns}
+        key = tuple(spelt.get(fold_identifier(name), name) for name in key)
     if missing := [name for name in key if schema.column(name) is None]:
         raise Skippable(
             f"table {schema.table_id} has no column {missing[0]}", "correct its message_key_columns in `tables:`"

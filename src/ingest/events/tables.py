@@ -16,6 +16,7 @@ from cdc.model.event import Position
 from cdc.model.filters import TableRule, shape_of
 from cdc.model.history import History, SchemaChange, history_from_records, records
 from cdc.model.history import Record as HistoryRecord
+from cdc.model.identifiers import fold_identifier
 from cdc.model.naming import distinguished, escaped_table
 from cdc.model.schema import Column, TableId, TableSchema
 from ingest.binlog.format.columns import ColumnHint, LoggedColumn
@@ -76,7 +77,7 @@ class Tables:
         self._unread: dict[TableId, Skippable] = {}
         self._pause = self._again = 0.0
         self.source, self._captured = source, captured
-        self.databases = frozenset(database.lower() for database in databases)
+        self.databases = frozenset(fold_identifier(database) for database in databases)
         # database names that are not plain words, as they appear in quotes
         self._odd = [name.replace(q, 2 * q) for name in self.databases if not _WORD.fullmatch(name) for q in '`"']
         self._dialect, self._default_charset = dialect, default_charset
@@ -115,9 +116,9 @@ class Tables:
 
     def concerns(self, database: str, sql: str) -> bool:
         """Return whether a statement may affect a database with captured tables. It may return True for others."""
-        low = sql[:100_000].lower()
+        low = fold_identifier(sql[:100_000])
         return (
-            database.lower() in self.databases
+            fold_identifier(database) in self.databases
             or any(word in self.databases for word in _WORD.findall(low))
             or any(name in low for name in self._odd)
         )

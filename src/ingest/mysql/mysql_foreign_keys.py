@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
 from ingest.events.foreign_keys import ForeignKey, ForeignKeys
@@ -24,7 +25,7 @@ def foreign_keys(connection: Connection, source: Source) -> ForeignKeys:
     with translated(source, "read the foreign keys"):
         dialect, _ = dialect_of(connection, source)
         if dialect.fold_names:
-            databases = [name.lower() for name in databases]
+            databases = [fold_identifier(name) for name in databases]
         for row in query(connection, sql, *databases, *databases):
             child, parent = (dialect.table_name(str(row[at]), str(row[at + 1])) for at in (0, 4))
             found.setdefault((*child, str(row[2])), []).append((str(row[3]), *parent, *map(str, row[6:])))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.event import Position
+from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
 from ingest.ddl.dialect import Dialect
@@ -145,7 +146,9 @@ def seen(connection: Connection, source: Source) -> ServerTables:
     """Return all tables of the captured databases as information_schema shows them, and the server's dialect."""
     with translated(source, "read the tables' columns"):
         dialect, charset = dialect_of(connection, source)
-        databases = sorted({name.lower() for name in source.databases} if dialect.fold_names else source.databases)
+        databases = sorted(
+            {fold_identifier(name) for name in source.databases} if dialect.fold_names else source.databases
+        )
         marks = ", ".join(["%s"] * len(databases))
         columns, statistics, tables, schemata = (
             [dict(zip(names, row, strict=True)) for row in query(connection, sql.format(marks), *databases)]
@@ -181,10 +184,15 @@ def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
     numbers = [int(n) for n in re.findall(r"\d+", str(version))[:3]]
     folds = int(fold) > 0
     tables = sorted({*source.tables, *source.rules}) if folds else []
-    spelt = {(table.database.lower(), table.table.lower()): (table.database, table.table) for table in tables}
-    databases = {name.lower(): name for name in sorted(source.databases)} if folds else {}
-    if twice := [t for t in tables if spelt[t.database.lower(), t.table.lower()] != (t.database, t.table)]:
-        other = ".".join(spelt[twice[0].database.lower(), twice[0].table.lower()])
+    spelt = {
+        (fold_identifier(table.database), fold_identifier(table.table)): (table.database, table.table)
+        for table in tables
+    }
+    databases = {fold_identifier(name): name for name in sorted(source.databases)} if folds else {}
+    if twice := [
+        t for t in tables if spelt[fold_identifier(t.database), fold_identifier(t.table)] != (t.database, t.table)
+    ]:
+        other = ".".join(spelt[fold_identifier(twice[0].database), fold_identifier(twice[0].table)])
         raise UsageError(
             f"source {source.name}: {twice[0].name} and {other} are one table, since lower_case_table_names is {fold}",
             "list it once in `tables:`",

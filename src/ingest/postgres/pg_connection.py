@@ -22,7 +22,8 @@ _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
 # them.
 _SESSION = (
     "datestyle=ISO", "intervalstyle=iso_8601", "timezone=UTC", "extra_float_digits=1", "bytea_output=hex",
-    "client_encoding=UTF8", "idle_in_transaction_session_timeout=0", "lock_timeout=0", "statement_timeout=0",
+    "client_encoding=UTF8", "standard_conforming_strings=on",
+    "idle_in_transaction_session_timeout=0", "lock_timeout=0", "statement_timeout=0",
 )  # fmt: skip
 # The SQLSTATE's class, or all of it, if the login is refused or lacks a privilege.
 _DENIED = ("28", "42501")

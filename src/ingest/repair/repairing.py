@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from cdc.model.errors import Skippable
+from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId
 from ingest.events.log_events import (
     Image,
@@ -143,7 +144,7 @@ class RepairingTransactions(AlteringTransactions):
         return [
             TableId(source=self.tables.source, database=database, table=table)
             for database, table in sorted(known)
-            if tables is None or (database.lower(), table.lower()) in tables
+            if tables is None or (fold_identifier(database), fold_identifier(table)) in tables
         ]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
+from pymysql.err import OperationalError
 
 from cdc.model.errors import UsageError
+from tests.cdc.test_identifiers import DIFFERENT, SAME
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.support.memory_capture import captured, topology_of
 
@@ -79,3 +82,15 @@ def test_one_table_under_two_names_is_refused(folding: Server) -> None:
     topology = topology_of(folding, "shop", "[Orders, orders]", policy="drop")
     with pytest.raises(UsageError, match="are one table"), captured(topology, folding):
         pass
+
+
+@pytest.mark.parametrize(("name", "other", "same"), [(*p, True) for p in SAME] + [(*p, False) for p in DIFFERENT])
+def test_the_server_folds_the_names_of_columns_likewise(folding: Server, name: str, other: str, same: bool) -> None:
+    """The server finds a column under exactly those names that `fold_identifier` takes for it."""
+    with folding.session() as connected, connected.cursor() as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS spellings")
+        cursor.execute("DROP TABLE IF EXISTS spellings.t")
+        cursor.execute(f"CREATE TABLE spellings.t (`{name}` INT)")
+        unknown = pytest.raises(OperationalError, match="Unknown column")
+        with nullcontext() if same else unknown:
+            cursor.execute(f"SELECT `{other}` FROM spellings.t")

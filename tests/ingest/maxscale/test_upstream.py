@@ -22,7 +22,7 @@ from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.binlog.format.canonical import Unrepresentable
-from ingest.capture.signals import Signal
+from ingest.capture.signals import ClosableSignals, Signal
 from ingest.ddl.dialect import Dialect
 from ingest.events.log_events import RefusedImage, RowsLogged
 from ingest.events.tables import Tables
@@ -30,7 +30,7 @@ from ingest.log.memory_log import Broker, MemoryLog
 from ingest.maxscale.upstream import UpstreamEvents, UpstreamLine
 from ingest.maxscale.upstream_values import reads_reported
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, PositionLost, Record
-from ingest.run_capture import ClosableSignals, capture
+from ingest.run_capture import capture
 from tests.support.cdc_recorded import recorded
 from tests.support.cdc_served import MaxScaleServer, served
 from tests.support.changes_made import MemoryChanges, SourceLog, schema_of

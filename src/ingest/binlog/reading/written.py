@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from struct import unpack_from
 
+from cdc.model.identifiers import fold_identifier
 from ingest.binlog.reading.effects import MOST_TOKENS, StatementTokens
 
 _SKIPPED = ("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "QUICK", "IGNORE", "INTO", "CONCURRENT", "LOCAL", "XML", "DATA")
@@ -68,7 +69,7 @@ def loaded(data: bytes) -> tuple[str, str]:
 
 def _target(s: StatementTokens) -> Names:
     database, table = s.table()
-    return frozenset({(database.lower(), table.lower())})
+    return frozenset({(fold_identifier(database), fold_identifier(table))})
 
 
 def _named(s: StatementTokens, database: str, end: str = "") -> Names | None:
@@ -78,6 +79,6 @@ def _named(s: StatementTokens, database: str, end: str = "") -> Names | None:
         return None
     qualified = zip(words, words[1:], words[2:], strict=False)
     return frozenset(
-        {(database.lower(), word.lower()) for word in words}
-        | {(left.lower(), right.lower()) for left, dot, right in qualified if dot == "."}
+        {(fold_identifier(database), fold_identifier(word)) for word in words}
+        | {(fold_identifier(left), fold_identifier(right)) for left, dot, right in qualified if dot == "."}
     )

@@ -21,7 +21,9 @@ def snapshot(
     ] = None,
     more: Annotated[list[str] | None, typer.Option("--table", help="A table, as an option. May be repeated.")] = None,
     among: Annotated[str | None, typer.Option("--source", help="The source of the tables, if it is ambiguous.")] = None,
-    where: Annotated[str, typer.Option("--where", help="Read only rows that match this SQL condition.")] = "",
+    where: Annotated[
+        str, typer.Option("--where", help="Read only rows that match: comparisons of columns with constants.")
+    ] = "",
     stop: Annotated[bool, typer.Option("--stop", help="Cancel the snapshots of these tables.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Show the progress until all snapshots end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per running snapshot and line.")] = False,
@@ -38,6 +40,7 @@ def snapshot(
     """
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import load_topology
+    from ingest.capture.checked_signals import checked_conditions
     from ingest.capture.signals import signal_value
     from ingest.log.kafka_signals import send
 
@@ -58,6 +61,8 @@ def snapshot(
             )
         by_source.setdefault(found.source, []).append(found.name)
     kind = "stop-snapshot" if stop else "execute-snapshot"
+    for source, names in by_source.items():
+        checked_conditions(topology.sources[source], dict.fromkeys(names, where))
     for source, names in by_source.items():
         send(topology, source, signal_value(kind, tuple(names), where))
         typer.echo(f"{source}: {kind} of {', '.join(names)} sent")
