@@ -11,7 +11,7 @@ them may already have been compacted, so each of these records is sent to every 
 - When a join resumes, no unread record at or after these offsets may be old enough to have been compacted.
 - No unread record may be lost because the topic was truncated or recreated.
 - The records before these offsets must not change while they are read. They are counted when the run begins, and again
-  when its first complete result is written. If there are fewer, the log cleaner ran in between, and the run starts again.
+  when its first complete result is written. If there are fewer, the log cleaner ran in between. The run starts again.
 
 So the run has read the log as it was at one moment. If a row's delete was compacted before the run began, at most its
 tombstone is left, and no record would have added the row. So such a tombstone may be ignored.
@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from joins.steps.cuts import Offsets
 
 # A query is refused this long before an unread record may be compacted. The margin is several times the interval
-# between
-# two checks, so that no record is read that was compacted since the last check.
+# between two checks, so that no record is read that was compacted since the last check.
 _MARGIN_MS = 60_000
 
 
