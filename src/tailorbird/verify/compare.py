@@ -14,7 +14,7 @@ Row = Mapping[str, Canonical]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Numbers of missing, extra and different rows; `examples` describe the first few."""
+    """The numbers of missing, extra and different rows. `examples` describe the first few."""
 
     missing: int = 0
     extra: int = 0
@@ -23,7 +23,7 @@ class Difference:
 
     @property
     def none(self) -> bool:
-        """True if the tables are equal."""
+        """Return whether the tables are equal."""
         return not (self.missing or self.extra or self.different)
 
     def __add__(self, other: Difference) -> Difference:
@@ -41,7 +41,7 @@ class Difference:
 
 
 def keyed(rows: Iterable[Row], row_key: tuple[str, ...]) -> dict[Key, Row]:
-    """Return rows by their key. ValueError if two rows have the same key."""
+    """Return the rows by the values of their row key. Raises ValueError if two rows have the same key."""
     result: dict[Key, Row] = {}
     for row in rows:
         key = tuple(row[name] for name in row_key)
@@ -52,7 +52,7 @@ def keyed(rows: Iterable[Row], row_key: tuple[str, ...]) -> dict[Key, Row]:
 
 
 def compare(expected: Mapping[Key, Row], found: Mapping[Key, Row], *, examples: int = 5) -> Difference:
-    """Return the difference between `found` and `expected`. An absent field counts as NULL."""
+    """Return how `found` differs from `expected`. An absent field counts as NULL."""
     missing = [key for key in expected if key not in found]
     extra = [key for key in found if key not in expected]
     different: list[tuple[Key, str]] = []

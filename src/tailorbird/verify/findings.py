@@ -1,9 +1,8 @@
-"""Results of `tailorbird verify`: the rows that differ, and a verdict for each stage of each table.
+"""The results of `tailorbird verify`: the rows that differ, and a verdict for each stage of each table.
 
-A row is reported as different only after both ends were read and compared value by value, and no change in flight
-explains the difference. A row that changes during the comparison is `moving`. A row that no cut covers is `unknown`.
-Neither is ever `different`.
-"""
+A row is `different` only if both ends were read and compared value by value, and no change that is on its way
+explains the difference. A row that changes during the comparison is `moving`. A row for which no barrier shows that
+the far end should have it already is `unknown`."""
 
 from __future__ import annotations
 
@@ -26,9 +25,8 @@ EQUAL, DIFFERENT, UNLOGGED = 0, 1, 3  # exit codes
 class Finding:
     """One row that differs.
 
-    `columns` maps each differing column to its values (near end, far end); it is empty for missing and extra rows.
-    `position` describes where the row was found: a batch timestamp, an offset or a GTID set.
-    """
+    `columns` gives the values of each differing column as (near end, far end). It is empty for missing and extra
+    rows. `position` says where the row was found: a batch timestamp, an offset or a GTID set."""
 
     stage: Stage
     table: str
@@ -52,12 +50,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Result of one stage for one table: the rows and leaves (ranges of rows) compared, the cut and the columns.
+    """The result of one stage for one table. `leaves` is the number of key ranges that were compared by digest.
 
-    `findings` holds the first differences, `differing` counts all of them. `moving` counts rows that changed in every
-    round. `unknown` lists why rows were not compared. `uncompared` maps each omitted column to the reason. `read`
-    counts the rows fetched from the near end; most rows are only digested.
-    """
+    - `findings`: the first differences. `differing`: the number of all differences.
+    - `moving`: the number of rows that changed in every round. `unknown`: reasons why rows were not compared.
+    - `uncompared`: columns that were not compared, with reasons.
+    - `read`: the number of rows that were read from the near end. Most rows are compared only by digest.
+    - `cut`: the position or timestamp at which the ends were compared."""
 
     stage: Stage
     table: str
@@ -75,21 +74,21 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome. A proved difference outweighs an incomplete comparison, which is never equal."""
+        """Return the outcome. A difference takes precedence over an incomplete comparison, which is never `equal`."""
         if self.differing:
             return "different"
         return INCOMPLETE if self.unknown else "equal in part" if self.uncompared else "equal"
 
     @property
     def summary(self) -> str:
-        """The outcome as text for people."""
+        """Return the outcome as text."""
         left = len(self.uncompared)
         if self.outcome != "equal in part":
             return "comparison incomplete" if self.unknown and not self.differing else self.outcome
         return f"equal, {left:,} {'column' if left == 1 else 'columns'} not compared"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `--json` prints, without the findings, which have lines of their own."""
+        """Return the JSON object that `--json` prints. Findings are separate objects."""
         return {
             "kind": "verdict",
             "stage": self.stage,

@@ -1,4 +1,4 @@
-"""Merge two streams of rows, both sorted by key."""
+"""Merge two streams of items that are sorted by key, to compare them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ Item = TypeVar("Item")
 def merged(
     near: Iterable[tuple[str, Near]], far: Iterable[tuple[str, Far]]
 ) -> Iterator[tuple[str, Near | None, Far | None]]:
-    """Yield each key once, in order, with its items at the near and the far end. None means that the end has no item.
+    """Yield each key once, in order, with its items of the near and the far stream (None: there is none).
 
-    Reads each stream once and holds one item of each. Fatal if a stream is not in strictly ascending order, because a
-    merge would then report existing rows as missing.
-    """
+    Reads each stream once and keeps one item of each. Raises Fatal if a stream is not strictly ascending, because
+    existing rows would then be reported as missing."""
     ours, theirs = _ascending(near, "near"), _ascending(far, "far")
     left, right = next(ours, None), next(theirs, None)
     while left is not None or right is not None:

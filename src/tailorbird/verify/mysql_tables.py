@@ -1,7 +1,7 @@
 """Read whole MySQL and MariaDB tables for a comparison.
 
-Values are decoded without the capture's code, so that neither can hide the other's bugs. Only the connection is shared.
-"""
+Values are decoded without the code of the capture, so that a fault in that code is found. Only the connection is
+shared."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from tailorbird.verify.positions import text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTable:
-    """All rows of a table as the driver returns them, with the columns' names and types in ordinal order.
+    """All rows of a table as the database driver returns them, with names and types of the columns.
 
-    `schema`: the schema to compile a query with, if requested. `json_as_logged`: JSON values have the form of the log;
-    otherwise the form that MySQL prints.
-    """
+    `schema` is the schema for the compilation of a query, if requested. With `json_as_logged`, JSON values have the
+    form of the topic, otherwise the form that MySQL prints."""
 
     columns: tuple[tuple[str, LogicalType], ...]
     rows: list[tuple[Any, ...]]
@@ -38,23 +37,24 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSnapshot:
-    """Tables of a source in one consistent snapshot.
+    """Tables of a source from one consistent snapshot.
 
-    `position`: the server's log position, as text (`positions.text_of`), read after the snapshot began. It covers at
-    least all changes that the tables contain.
-    """
+    `position` is the server's log position (`positions.text_of`), read after the snapshot began. It covers at least
+    all changes in the tables."""
 
     position: str
     tables: Mapping[TableId, SourceTable]
 
 
 def read_tables(source: Source) -> dict[TableId, SourceTable]:
-    """Read every captured table of a source in one consistent snapshot. Retriable while the source is unavailable."""
+    """Read all captured tables of a source in one consistent snapshot. Raises Retriable while the source is
+    unavailable."""
     return dict(read_snapshot(source, source.tables).tables)
 
 
 def read_snapshot(source: Source, tables: Iterable[TableId]) -> TablesSnapshot:
-    """Read whole tables of a source in one consistent snapshot. Retriable while the source is unavailable."""
+    """Read the given tables of a source in one consistent snapshot. Raises Retriable while the source is
+    unavailable."""
     with translated(source, "read its tables"):
         connection = pymysql.connect(**settings(source), init_command="SET time_zone = '+00:00'")
         with connection, connection.cursor() as cursor:
@@ -107,14 +107,14 @@ def _is_bit(column_type: object) -> bool:
 
 
 def _turned(value: Any) -> Any:
-    """Return a BIT value in the byte order of the log. The driver returns the reverse order."""
+    """Return a BIT value in the byte order of the topic, which is the reverse of the driver's."""
     return value[::-1] if isinstance(value, bytes) else value
 
 
 def _columns(
     shown: Iterable[tuple[object, object]], ignored: Callable[[str], bool]
 ) -> Iterator[tuple[str, LogicalType]]:
-    """Yield the captured columns, without ignored columns and columns of types that are not captured."""
+    """Yield the captured columns with their types. Ignored columns and unsupported types are left out."""
     for name, column_type in shown:
         if ignored(str(name)):
             continue

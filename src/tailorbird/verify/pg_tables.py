@@ -1,8 +1,7 @@
 """Read whole PostgreSQL tables for a comparison.
 
-Values are parsed from the server's text without the capture's code, so that neither can hide the other's bugs. The
-lists of tables and columns, and the parsing of arrays, come from the capture's code.
-"""
+Values are parsed from the server's text without the code of the capture, so that a fault in that code is found. The
+lists of tables and columns, and the parsing of arrays, are shared with the capture."""
 
 from __future__ import annotations
 
@@ -29,14 +28,16 @@ Value = Callable[[str], Any]
 
 
 def read_postgres(source: Source) -> dict[TableId, SourceTable]:
-    """Read every captured table of a source in one consistent snapshot. Retriable while the source is unavailable."""
+    """Read all captured tables of a source in one consistent snapshot. Raises Retriable while the source is
+    unavailable."""
     with connected(source) as connection:
         names = [TableId(source=source.name, database=d, table=t) for d, t in pg_schema.tables_of(connection, source)]
     return dict(read_snapshot(source, [name for name in names if source.captures(name)]).tables)
 
 
 def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
-    """Read whole tables of a source in one consistent snapshot. Retriable while the source is unavailable."""
+    """Read the given tables of a source in one consistent snapshot. Raises Retriable while the source is
+    unavailable."""
     with connected(source) as connection:
         shown = pg_schema.tables_of(connection, source)
         for one in tables:
@@ -78,7 +79,10 @@ def _read(connection: PgConnection, source: Source, table: TableId, shown: Table
 
 
 def _value(column: Column, captured: Callable[[bytes], Any], *, as_text: bool) -> Value:
-    """Return the parser of a column's text. It returns None for a value without a canonical form."""
+    """Return a function that parses the text of a column's value. It returns None for a value without a canonical
+    form.
+
+    `captured` is the parser of the capture, which is used for arrays."""
     kind = from_mysql(column.column_type).kind
     if kind == "json":
         # the topics contain arrays as JSON; json and jsonb values are the server's text

@@ -14,12 +14,12 @@ _PLACE = re.compile(r"([^\s,:]+\.\d+|\d+/\d+):(\d+)")
 
 
 def text_of(position: Position) -> str:
-    """Return the GTID set, or `file:offset` without one."""
+    """Return a position as text: its GTID set, or else `file:offset`."""
     return position.gtid_set or f"{position.file}:{position.pos}"
 
 
 def position_of(text: str) -> Position:
-    """Parse a text written by `text_of`. ValueError for anything else."""
+    """Parse the text that `text_of` returns. Raises ValueError for other text."""
     if match := _PLACE.fullmatch(text):
         return Position(file=match[1], pos=int(match[2]), gtid_set="", sequence=0)
     if ":" not in text and "-" not in text:
@@ -28,10 +28,10 @@ def position_of(text: str) -> Position:
 
 
 def covers(reached: Mapping[str, Any], wanted: str) -> bool:
-    """Return whether a barrier's position of a source covers a position. ValueError for an invalid text.
+    """Return whether the position of a source in a barrier is at or after `wanted`. Raises ValueError for invalid
+    text.
 
-    A barrier of an older version, without file and offset, covers only positions with GTIDs.
-    """
+    Barriers of older versions have no file and offset, so they cover only positions with GTIDs."""
     position = position_of(wanted)
     gtids, file = str(reached.get("gtid_set") or ""), str(reached.get("file") or "")
     if not (gtids if position.gtid_set else file):

@@ -1,4 +1,4 @@
-"""Prefetch one page, so that the server works while the caller compares."""
+"""Prefetch the next page in a thread, so that the server works while the caller compares."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ def prefetch(pages: Iterator[Page]) -> Iterator[Page]:
 
 
 def rows_in_order(buckets: int, pages: Callable[[int, bool], Iterator[Sequence[Row]]]) -> Iterator[Row]:
-    """Yield every row of a salted table, bucket by bucket, which is the order of the keys.
+    """Yield every row of a salted table in key order, bucket by bucket.
 
-    `pages(bucket, is_last)` returns the pages of a bucket. For the last bucket it also returns all rows after it, which
-    only other programs can have written.
-    """
+    `pages(bucket, is_last)` returns the pages of a bucket. For the last bucket these include all later rows, which
+    only other programs can have written."""
     for bucket in range(buckets):
         for page in prefetch(pages(bucket, bucket == buckets - 1)):
             yield from page

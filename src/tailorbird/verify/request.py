@@ -18,13 +18,12 @@ STAGES: tuple[Stage, ...] = ("log", "table", "index")  # all stages, in the orde
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The tables and stages to compare, and whether to repair differences.
+    """The tables and stages that `tailorbird verify` compares, and whether it repairs differences.
 
-    `everything`: the user named no table. `captured`: named source tables, for the log stage only. `sample`: compare
-    the values of one in so many rows, in stages that support it. `turn`: the part of the sample (None: it rotates
-    hourly). `since`, `resume`, `max_load`, `threads`: options of the log stage, see
-    `tailorbird.verify.log.run_log_stage.LogStageOptions`.
-    """
+    - `everything`: the user named no table. `captured`: named source tables, which only the log stage compares.
+    - `sample`: compare the values of one in so many rows, in stages that support it. `turn`: which of them (None: it
+      changes hourly).
+    - `since`, `resume`, `max_load`, `threads`: see `tailorbird.verify.log.run_log_stage.LogStageOptions`."""
 
     topology: Topology
     tables: tuple[str, ...]
@@ -43,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
-    """A verdict, a description of the repair that was or would be done, and the verdict after the repair."""
+    """A verdict, a description of the repair (done, or with a dry run proposed), and the verdict after the repair."""
 
     verdict: Verdict
     repair: str = ""
@@ -51,15 +50,14 @@ class StageResult:
 
     @property
     def last(self) -> Verdict:
-        """The verdict after the repair, or the only verdict."""
+        """Return the verdict after the repair, or without a repair the only one."""
         return self.repaired or self.verdict
 
 
 class Terminal(Protocol):
-    """The user's terminal: shows progress and asks for confirmation.
+    """Shows progress to the user and asks for confirmation.
 
-    `ask` returns True at once with `--yes`, and `sure` with `--force`. Without a terminal, `sure` returns False.
-    """
+    `ask` returns True at once with `--yes`, `sure` with `--force`. Without a terminal, `sure` returns False."""
 
     def progress(self, title: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]: ...
 
@@ -71,11 +69,11 @@ class Terminal(Protocol):
 
 
 class SilentTerminal:
-    """A terminal for programs: shows nothing and confirms nothing, so nothing is repaired."""
+    """For programs: shows nothing and confirms nothing, so nothing is repaired."""
 
     @contextmanager
     def progress(self, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Yield a listener that ignores the number of rows."""
+        """Context manager: yield a function that ignores the numbers of rows."""
         yield lambda rows: None
 
     def notify(self, text: str) -> None:
@@ -103,7 +101,8 @@ def parse_request(
     repair: bool = False,
     dry_run: bool = False,
 ) -> Request:
-    """Build a request. UsageError for an unknown stage or table, or an invalid sample."""
+    """Build a request from command-line options. Raises UsageError for an unknown stage or table, or an invalid
+    option."""
     if dry_run and not repair:
         raise UsageError("--dry-run shows what --repair would do", "add --repair")
     if since and list(stages or ()) != ["log"]:

@@ -1,9 +1,8 @@
-"""Compare rows that differ at first again, in rounds, until each one is decided.
+"""Decide whether rows that differ at first are really different, by comparing them again in rounds.
 
-Each round reads both ends of some rows at one cut and returns an observation of each row. Rows that agree are done. A
-row differs if several consecutive rounds, each covered by a cut, observe the same difference. A row that changes
-between rounds is moving. A row that no round decides remains unknown. The stages implement the reading.
-"""
+Each round reads both ends of some rows and returns an observation of each. A row that agrees is done. A row differs
+if several rounds in a row observe the same difference, and the far end should have had the row by then. A row that
+changes between rounds is moving. A row that no round decides is unknown. The stages implement the reading."""
 
 from __future__ import annotations
 
@@ -24,10 +23,10 @@ BLOCK = 20_000  # rows read together; each block waits for a cut, so few large b
 class RowObservation:
     """State of one row in one round.
 
-    `agrees`: both ends are equal. `moved`: one end changed during the round. `uncovered`: no cut covers the row, for
-    the given `reason`. `differs`: `evidence` identifies both values, for comparison with the next round, and `finding`
-    describes the difference.
-    """
+    - `agrees`: both ends are equal. `moved`: an end changed during the round.
+    - `uncovered`: no barrier shows that the far end should have the row already; `reason` says why.
+    - `differs`: `finding` describes the difference. `evidence` identifies both values, for comparison with the next
+      round."""
 
     state: Literal["agrees", "moved", "uncovered", "differs"]
     evidence: Hashable = None
@@ -42,11 +41,9 @@ Look = Callable[[Sequence[str]], Mapping[str, RowObservation]]
 
 @dataclass(slots=True, kw_only=True)
 class RecheckResult:
-    """Result of all rounds.
+    """The result of all rounds: the keys that differ, the first findings, and the number of moving rows.
 
-    It has the keys that differ, the first findings, the number of moving rows, and the number of undecided rows by
-    reason.
-    """
+    `unknown` gives by reason the number of rows that no round decided."""
 
     differing: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -56,7 +53,7 @@ class RecheckResult:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Each reason with its number of rows, as text."""
+        """Return each reason for undecided rows, with their number, as text."""
         return tuple(f"{rows:,} {'row' if rows == 1 else 'rows'}: {why}" for why, rows in self.unknown.items())
 
 
@@ -69,12 +66,10 @@ def recheck(
     confirmed: int = CONFIRMED,
     block: int = BLOCK,
 ) -> RecheckResult:
-    """Compare rows again until each one is decided, in at most `rounds` rounds.
+    """Compare rows again until each is decided, in at most `rounds` rounds. `look` compares a block of rows once.
 
-    `pause` is called with the number of undecided rows before each round except the first. A row is reported as
-    different only after `confirmed` consecutive rounds observed the same difference. Memory: the keys, and the last
-    observation of each undecided row.
-    """
+    Before each round except the first, `pause` is called with the number of undecided rows. A row is reported only
+    after `confirmed` rounds in a row observed the same difference."""
     result = RecheckResult()
     left = list(keys)
     shown: dict[str, tuple[Hashable, int]] = {}

@@ -11,7 +11,7 @@ from tailorbird.verify.table.run_table_stage import verify_tables
 
 
 def verify_stages(request: Request, terminal: Terminal) -> Iterator[StageResult]:
-    """Yield the result of each requested stage for each table. Retriable while a server is unavailable."""
+    """Yield the result of each requested stage for each table. Raises Retriable while a server is unavailable."""
     if "log" in request.stages:
         yield from verify_topics(request, terminal)
     if "table" in request.stages:

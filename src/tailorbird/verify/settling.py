@@ -1,13 +1,12 @@
-"""Limit the waiting for a later cut: a reader waits while the far end makes progress, up to a total time."""
+"""Limit how long `verify` waits until the far end has caught up."""
 
 from __future__ import annotations
 
 
 class SettlingPolicy:
-    """Ends a wait after `standstill` seconds without progress, or after `most` seconds of all waits together.
+    """Ends a wait after `standstill` seconds without progress, or when all waits together took `most` seconds.
 
-    Times are seconds of one clock.
-    """
+    The times that are passed to the methods are seconds of one clock."""
 
     def __init__(self, *, standstill: float, most: float) -> None:
         self._standstill, self._left = standstill, most
@@ -19,7 +18,7 @@ class SettlingPolicy:
         self._reached, self._moved, self._asked = None, now, now
 
     def used_up(self, reached: object, now: float) -> bool:
-        """Return whether to give up, given the far end's progress. After that, every later wait gives up at once."""
+        """Return whether to give up. `reached` is what the far end has reached. Once true, later waits end at once."""
         self._left -= now - self._asked
         self._asked = now
         if reached != self._reached:

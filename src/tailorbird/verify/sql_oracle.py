@@ -1,4 +1,4 @@
-"""Run a table's SELECT over the source tables in DuckDB: the expected content of the far end."""
+"""Compute the expected content of a joined table: run its SELECT over the source tables in DuckDB."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ from tailorbird.verify.mysql_tables import SourceTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleAnswer:
-    """Rows of a query's answer: canonical values by output column.
+    """The rows of a query's result, with canonical values by column.
 
-    The rows omit `unknown` columns. DuckDB may compute other values for these than the join does, for the given reason.
-    """
+    The `unknown` columns are left out, each for the given reason: DuckDB may compute other values than the join."""
 
     rows: list[dict[str, Canonical]]
     unknown: Mapping[str, str]
 
 
 def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> OracleAnswer:
-    """Return the answer of a joined table's query. KeyError for a table that is not given.
+    """Return the result of a joined table's query over the given source tables. Raises KeyError if one is missing.
 
-    Skippable if the answer as a whole is unknown: an expression that selects rows cannot be evaluated reliably, or
-    DuckDB reports an error. A query that numbers rows needs its tables' schemas.
-    """
+    Raises Skippable if the whole result is unknown: DuckDB reports an error, or an expression that selects rows
+    cannot be evaluated with certainty. A query with ROW_NUMBER() needs the schemas of its tables."""
     names = {table_id: f"source_{n}" for n, table_id in enumerate(sources)}
     columns = {table_id: dict(source.columns) for table_id, source in sources.items()}
     schemas = {table_id: schema for table_id, source in sources.items() if (schema := source.schema) is not None}
@@ -69,7 +67,7 @@ def _first_line(error: Exception) -> str:
 
 
 def duration(value: dt.timedelta) -> str:
-    """Return the canonical form of a TIME, which the driver returns as a duration."""
+    """Return the canonical TIME text of a duration, which the database driver returns for TIME."""
     micros = value // dt.timedelta(microseconds=1)
     seconds, fraction = divmod(abs(micros), 1_000_000)
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -78,7 +76,8 @@ def duration(value: dt.timedelta) -> str:
 
 
 def _arrow(table: SourceTable) -> Any:
-    """Return the rows that the source publishes, without rows whose key cannot be represented (dead-letter records)."""
+    """Return the rows that the source publishes as Arrow. Rows whose key cannot be represented are dead letters and
+    missing."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
     found = {
         name: values if type_.kind == "json" and table.json_as_logged else _arrow_values(values, type_)
@@ -92,11 +91,10 @@ def _arrow(table: SourceTable) -> Any:
 
 
 def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
-    """Convert the driver's values to values that Arrow accepts.
+    """Convert values of the database driver to values that Arrow accepts.
 
-    MySQL's driver returns booleans as numbers, SET values as sets, JSON with blanks and TIME as a duration. Arrow has
-    no decimals of more than 38 digits.
-    """
+    MySQL's driver returns booleans as numbers, SET values as sets, JSON with blanks, and TIME as a duration. Arrow
+    has no decimals of more than 38 digits."""
     convert = _CONVERTED.get(type_.kind)
     if type_.kind == "decimal" and type_.precision > MOST_DIGITS:
         convert = partial(_digits, scale=type_.scale)
@@ -104,7 +102,8 @@ def _arrow_values(values: Sequence[Any], type_: LogicalType) -> Sequence[Any]:
 
 
 def _ewkt(value: bytes | str) -> str | None:
-    """Return the EWKT of MySQL's binary geometry or PostgreSQL's printed point; None without a canonical form."""
+    """Return the EWKT text of MySQL's binary geometry or PostgreSQL's printed point. None if it has no canonical
+    form."""
     try:
         if isinstance(value, bytes):
             return ewkt_of(struct_of(value, point=False))
@@ -115,7 +114,7 @@ def _ewkt(value: bytes | str) -> str | None:
 
 
 def _numbers(value: str) -> list[float]:
-    """Decode a VECTOR from MySQL's driver."""
+    """Return the numbers in a VECTOR value of MySQL's driver."""
     return [n for (n,) in iter_unpack("<f", bytes.fromhex(value))]
 
 

@@ -55,7 +55,7 @@ def finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def timestamp_reported(timestamp: int | None) -> str:
-    """Return a batch timestamp and its date and time as text."""
+    """Format a batch timestamp as the number with its date and time."""
     if not timestamp:
         return "no cut yet"
     at = dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)

@@ -1,1 +1,1 @@
-"""Serve the web pages: dashboards of indexes, and the fleet."""
+"""Serve web pages: the dashboards of indexes, and the page of the fleet."""

@@ -37,10 +37,10 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
-    """One server: `argv` starts it in the foreground, `files` are written before, it writes `log` and `out`.
+    """One server. `files` are written before `argv` starts it in the foreground. It writes the files `log` and
+    `out`.
 
-    `leftovers` of a killed one are removed before it starts again.
-    """
+    `leftovers` of a killed server are removed before it starts again."""
 
     name: ServiceName
     argv: tuple[str, ...]
@@ -56,13 +56,15 @@ class ServiceSpec:
 
     @property
     def fingerprint(self) -> str:
-        """Return a hash of the command line and files. A server with another fingerprint runs with old settings."""
+        """Return a hash of the command and the files. A running server with another fingerprint has outdated
+        settings."""
         text = repr((self.argv, sorted((str(path), body) for path, body in self.files.items())))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def log_files(settings: StackSettings, name: ServiceName) -> tuple[Path, Path]:
-    """Return the files a service writes: its own log, and its standard output (e.g. of a JVM that cannot start)."""
+    """Return the two files that a service writes: its log, and its standard output (e.g. of a JVM that cannot
+    start)."""
     return settings.home / "logs" / f"{name}.log", settings.home / "logs" / f"{name}.out"
 
 
@@ -72,6 +74,7 @@ def temporary(settings: StackSettings, name: ServiceName) -> Path:
 
 
 def own_temporary(settings: StackSettings, name: ServiceName) -> str:
-    """Return a JVM's flag for that folder. In the system's folder servers would collide, and a full one would stop them
-    all."""
+    """Return the JVM flag that sets a service's own folder for temporary files.
+
+    In the system's folder servers could collide, and a full disk there would stop them all."""
     return f"-Djava.io.tmpdir={temporary(settings, name)}"

@@ -1,8 +1,7 @@
-"""Servers of the local stack as data: command lines, files, and what must exist before they start.
+"""Define the servers of the local stack as data: commands, files, and what must exist before they start.
 
-The templates' texts are arguments (`proc_stack` reads them), and nothing is started here. The flags and versions were
-verified on Debian 12 with 2 cores. Comments name the danger that a flag averts.
-"""
+Nothing is started here. `proc_stack` reads the templates and passes their texts. Flags and versions were verified on
+Debian 12 with 2 cores. Comments name the problem that a flag prevents."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ _HBASE_JVM: Final = (
 def service_specs(
     settings: StackSettings, tools: Tools, templates: Mapping[str, str]
 ) -> dict[ServiceName, ServiceSpec]:
-    """Return every service of a stack. `templates` maps a path below `files` to its text."""
+    """Return every service of a stack. `templates` has the texts of the files below the folder `files`, by path."""
     builders = {
         "mysql-shop": lambda: _mysql("mysql-shop", settings, tools, templates),
         "mysql-crm": lambda: _mysql("mysql-crm", settings, tools, templates),

@@ -1,8 +1,6 @@
-"""Settings of the local stack: its folders, the ports of its servers, and its logins.
+"""The settings of a local stack: folders, ports and logins, from options and environment variables.
 
-The environment and the working folder are arguments. `services` turns the settings into command lines, `proc_stack`
-starts and stops them.
-"""
+`services` turns them into commands, `proc_stack` starts and stops the servers."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ class Ports:
         return tuple((item.name, int(getattr(self, item.name))) for item in fields(self))
 
     def of(self, service: ServiceName) -> tuple[tuple[str, int], ...]:
-        """Return the listeners of one service; the first is the one that its clients use."""
+        """Return the ports of one service. Clients use the first."""
         return tuple((name, port) for name, port in self.items() if _LISTENERS[name] == service)
 
 
@@ -79,10 +77,9 @@ LOAD_LOGIN: Final = Login(user="app", password="app")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings:
-    """One local stack: `home` contains its data, logs and rendered configuration, `cache` the downloads.
+    """One local stack: `home` has its data, logs and configuration, `cache` the downloads.
 
-    Two stacks with different homes and ports can run concurrently and share one cache.
-    """
+    Stacks with different homes and ports can run at the same time and share a cache."""
 
     home: Path
     cache: Path
@@ -108,11 +105,10 @@ class StackSettings:
         port_offset: int | None = None,
         former: Mapping[str, int] | None = None,
     ) -> StackSettings:
-        """Return the settings for a command line and its environment. An option has precedence over its variable.
+        """Return the settings from options and environment variables. An option takes precedence over its variable.
 
-        A port that is given is used as it is. The others are the defaults plus the offset. Without an offset, they are
-        the `former` ones, with which the stack was started.
-        """
+        A port that is given is used as it is. Others are the defaults plus the offset, or, without an offset, the
+        `former` ports with which the stack was started."""
         folder = folder_of(environ, home)
         moved = port_offset is not None or bool(environ.get("TAILORBIRD_PORT_OFFSET", "").strip())
         offset = _number(environ, "TAILORBIRD_PORT_OFFSET", 0) if port_offset is None else port_offset
@@ -124,7 +120,7 @@ class StackSettings:
         return cls(home=cwd / folder, cache=cwd / cache_folder(environ), ports=Ports(**chosen))
 
     def addresses(self) -> dict[str, str]:
-        """Return the address of each server for clients: `host:port`, and for Solr the URL of its API."""
+        """Return each server's address for clients: `host:port`, or the URL of Solr's API."""
         at = {name: f"{self.bind}:{port}" for name, port in self.ports.items()}
         return {
             "mysql-shop": at["mysql_shop"],
@@ -138,13 +134,13 @@ class StackSettings:
         }
 
     def environ(self) -> dict[str, str]:
-        """Return the variables with which a child process finds this stack from any working folder."""
+        """Return the environment variables that let a child process find this stack from any folder."""
         named = {port_variable(name): str(port) for name, port in self.ports.items()}
         return {"TAILORBIRD_HOME": str(self.home), "TAILORBIRD_CACHE": str(self.cache), **named}
 
 
 def folder_of(environ: Mapping[str, str], home: Path | None) -> Path:
-    """Return a stack's data folder: the named one, else `$TAILORBIRD_HOME`, else `.tailorbird`."""
+    """Return a stack's data folder: `home`, else `$TAILORBIRD_HOME`, else `.tailorbird`."""
     return home or Path(environ.get("TAILORBIRD_HOME") or ".tailorbird")
 
 
@@ -169,7 +165,7 @@ def parse_ports(options: Iterable[str]) -> dict[str, int]:
 
 
 def service_name(text: str) -> ServiceName:
-    """Return the service that a user named. Raises UsageError with the list of names."""
+    """Return the service that the user named. Raises UsageError, which lists the names, for an unknown one."""
     for name in ALL_SERVICES:
         if text.replace("_", "-") == name:
             return name
@@ -177,7 +173,7 @@ def service_name(text: str) -> ServiceName:
 
 
 def extra_service(text: str) -> ServiceName:
-    """Return the service of `stack up --with`. Raises UsageError with the list of names."""
+    """Return the service of `stack up --with`. Raises UsageError, which lists the names, for an unknown one."""
     name = next((one for one in EXTRA_SERVICES if one == text), None)
     if name is None:
         raise UsageError(f"--with {text}: unknown server", f"choose among {', '.join(EXTRA_SERVICES)}")

@@ -1,4 +1,4 @@
-"""Split SQL input into statements like MySQL's own client."""
+"""Split SQL text into statements, like MySQL's own client does."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OPEN = re.compile(r"['\"`]|/\*")
 
 
 class Statements:
-    """Takes lines and returns the statements that end in them. `pending` is the start of an unfinished statement.
+    """Takes lines, and returns the statements that end in them. `pending` is the beginning of an unfinished
+    statement.
 
-    `DELIMITER` changes the end of statements, as in dumps with triggers. Delimiters in quotes or comments do not count.
-    """
+    `DELIMITER` changes the delimiter, as in dumps with triggers. Delimiters in quotes and comments do not count."""
 
     def __init__(self) -> None:
         self._delimiter, self.pending = ";", ""

@@ -1,1 +1,1 @@
-"""Scheduled comparisons of `verify` and their results."""
+"""Run the comparisons of `verify` on a schedule (`checks:` in the topology), and store their results."""

@@ -23,12 +23,13 @@ _STATES: Mapping[Outcome, State] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckStatus:
-    """State of a check.
+    """State of a check. `reported` are the lines of its last result.
 
-    `state`: `equal`; `in part`: equal except for columns that were not compared; `DIFFERENT`; `unknown`: the comparison
-    is incomplete; `overdue`: it should have run long ago; `waiting`: it never ran. `reported` has the lines of the last
-    result. `look` is the command that shows the differences or runs an overdue check.
-    """
+    - `equal`; `in part`: equal, but some columns were not compared; `DIFFERENT`; `unknown`: the comparison is
+      incomplete.
+    - `overdue`: it should have run long ago; `waiting`: it never ran.
+
+    `look` is the command that shows the differences, or runs an overdue check."""
 
     check: str
     state: State
@@ -39,7 +40,7 @@ class CheckStatus:
 
     @property
     def well(self) -> bool:
-        """True if no action is needed. An incomplete comparison is reported, but it is not a difference."""
+        """Return whether no action is needed. An incomplete comparison counts as well, because it is no difference."""
         return self.state != "DIFFERENT" and not self.overdue
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +60,8 @@ class CheckStatus:
 
 
 def check_statuses(topology: Topology, runs: Mapping[str, CheckRun], now_ms: int) -> list[CheckStatus]:
-    """Return the state of each check of a topology. Runs of removed checks are ignored."""
+    """Return the state of each check of a topology. `runs` are the last runs by check; those of removed checks are
+    ignored."""
     return [_status(topology.file, check, runs.get(name), now_ms) for name, check in topology.checks.items()]
 
 
@@ -91,7 +93,7 @@ def status_lines(one: CheckStatus) -> list[str]:
 
 
 def look_of(file: str, checked: Iterable[CheckResult]) -> str:
-    """Return the command that shows the differences."""
+    """Return the command that shows the differences in these results. `file` is the topology's file."""
     found = [one for one in checked if one.outcome == "different"]
     stages, tables = dict.fromkeys(one.stage for one in found), dict.fromkeys(one.table for one in found)
     return " ".join(
@@ -100,7 +102,7 @@ def look_of(file: str, checked: Iterable[CheckResult]) -> str:
 
 
 def found_text(one: CheckResult, now_ms: int) -> str:
-    """Describe the result of one stage for one table: `index orders_wide: equal, 12,345 rows, 3 min ago`."""
+    """Format one result: `index orders_wide: equal, 12,345 rows, 3 min ago`."""
     what, when = f"{one.stage} {one.table}", f"{ago(now_ms - one.at_ms)} ago"
     moving = f", {one.moving:,} of them moving" if one.moving else ""
     if one.outcome == "equal":
@@ -113,10 +115,9 @@ def found_text(one: CheckResult, now_ms: int) -> str:
 
 
 def page_text(checks: Sequence[CheckStatus], tables: Collection[tuple[str, str]], file: str, now_ms: int) -> PageCheck:
-    """Return a page's texts about its tables (pairs of stage and table): the newest result, and all differences.
+    """Return the texts about checks for a dashboard page, whose `tables` are (stage, table).
 
-    Both texts are empty until a check has compared one of the tables.
-    """
+    Both texts are empty until a check has compared one of the tables."""
     found = [one for each in checks if each.run for one in each.run.checked if (one.stage, one.table) in tables]
     wrong = [one for one in found if one.outcome == "different"]
     reported = [one for one in found if one.outcome != INCOMPLETE]
@@ -138,7 +139,7 @@ def page_text(checks: Sequence[CheckStatus], tables: Collection[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageCheck:
-    """Texts of a page about checks: a small `quiet` one, and an `alarm` if something differs."""
+    """Texts about checks for a page: `quiet` is the newest result, `alarm` lists differences."""
 
     quiet: str = ""
     alarm: str = ""
@@ -156,7 +157,7 @@ def _first(findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def ago(milliseconds: float) -> str:
-    """Format a length of time: `12 s`, `3 min`, `5 h`, `2 days`."""
+    """Format a duration: `12 s`, `3 min`, `5 h`, `2 days`."""
     seconds = max(0.0, milliseconds / 1000)
     if seconds < 120:
         return f"{seconds:.0f} s"

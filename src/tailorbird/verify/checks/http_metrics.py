@@ -1,4 +1,4 @@
-"""Prometheus metrics of checks: the last run of each, for monitoring and alerts."""
+"""Prometheus metrics about the last run of each check."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 class CheckMetrics:
-    """Gauges of a process that runs checks. Labels of tables that a check no longer covers are removed."""
+    """Gauges about checks. Labels of tables that a check no longer compares are removed."""
 
     def __init__(self) -> None:
         self._shown: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
     def knows(self, check: Check) -> None:
-        """Register a scheduled check."""
+        """Register a check, so that its metrics exist before its first run."""
         INTERVAL.labels(check.name).set(check.every)
 
     def ran(self, run: CheckRun) -> None:
-        """Publish a run that ended, or that was read from the log at the start."""
+        """Publish the result of a run. At the start it is called with the stored runs."""
         LAST_RUN.labels(run.check).set(run.began_ms / 1000)
         DURATION.labels(run.check).set((run.ended_ms - run.began_ms) / 1000)
         if run.equal_ms:

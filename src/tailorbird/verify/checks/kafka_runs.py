@@ -22,7 +22,7 @@ _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.
 
 
 class RunsReader:
-    """Reads the last run of each check; later reads continue where the last one ended. A context manager."""
+    """Reads the last run of each check. Later reads continue after the earlier ones. A context manager."""
 
     def __init__(self, topology: Topology) -> None:
         self._brokers, self._topic = topology.log.brokers, checks_topic(topology.name)
@@ -39,7 +39,7 @@ class RunsReader:
             self._consumer = None
 
     def read(self) -> dict[str, CheckRun]:
-        """Return the last run by check, empty if no check ever ran. Retriable while Kafka is unavailable."""
+        """Return the last run by check. Empty if none ever ran. Raises Retriable while Kafka is unavailable."""
         with _translated(self._brokers, "cannot read the results of checks"):
             if self._consumer is None:
                 self._consumer = Consumer(
@@ -64,12 +64,14 @@ class RunsReader:
 
 
 def runs_watched(topology: Topology, every: float = 5.0) -> Watch[dict[str, CheckRun]]:
-    """Watch the last runs, read every `every` seconds."""
+    """Return a background poller of the last runs."""
     return Watch(RunsReader(topology).read, name="checks", every=every)
 
 
 def keep(topology: Topology, run: CheckRun) -> None:
-    """Write a run and wait until Kafka has stored it. Creates a missing topic. Retriable while Kafka is unavailable."""
+    """Store a run in Kafka and wait for the acknowledgement. Creates the topic if it is missing.
+
+    Raises Retriable while Kafka is unavailable."""
     failed: list[KafkaError] = []
 
     def reported(error: KafkaError | None, _: object) -> None:

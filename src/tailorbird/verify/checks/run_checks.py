@@ -36,12 +36,11 @@ log = structlog.get_logger()
 def run_checks(
     topology: Topology, compare: Compare, *, once: bool = False, metrics_port: int = 0
 ) -> Iterator[CheckRun]:
-    """Run checks until SIGTERM or SIGINT, or each of them once with `once`. Yield each run once it is stored.
+    """Run checks until SIGTERM or SIGINT, or with `once` each of them once. Yield each run after it is stored.
 
-    `compare` yields the results of a check and a turn of its sample. A `TailorbirdError` that ends it becomes part of
-    the result. While Kafka is unavailable, the result is held and stored later. UsageError for a topology without
-    checks. Delivery: at least once; a check whose process was killed runs again.
-    """
+    `compare` runs a check for one part of its sample and yields the results. A TailorbirdError that it raises
+    becomes a part of the run. While Kafka is unavailable, the run is kept and stored later. Raises UsageError for a
+    topology without checks. A check whose process is killed runs again."""
     if not topology.checks:
         raise UsageError(f"{topology.file} has no `checks:`", "topologies/README.md shows how to write them")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -68,7 +67,7 @@ def run_checks(
 
 
 def _due(checks: Mapping[str, Check], runs: Mapping[str, CheckRun]) -> Iterator[Check]:
-    """Yield checks as they become due, forever. Reads `runs` each time."""
+    """Yield checks when they are due, forever. `runs` are the last runs, which the caller updates."""
     while True:
         check = next_check(checks, runs, _now_ms())
         if check is None:

@@ -1,8 +1,7 @@
-"""Results of the last run of each check, stored as one JSON record per check in `<topology>.checks`.
+"""The results of checks, stored as one JSON record per check in the topic `<topology>.checks`.
 
-A difference stays reported until the same rows are compared again. A later run that was incomplete (a server was
-unavailable) does not clear it. A check of samples compares the same part again while it differs.
-"""
+A difference stays reported until the same rows are compared again. A later run that was incomplete, because a server
+was unavailable, does not clear it. A check with a sample compares the same part again until it is equal."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ _LONGEST = 200  # characters of a value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Result of one stage for one table, with its time; the fields are those of the verdict.
+    """The result of one stage for one table. Most fields are those of `tailorbird.verify.findings.Verdict`.
 
-    `findings` holds the first differences, `seconds` is the duration, `unknown` lists why rows were not compared.
-    """
+    `findings` are the first differences, `seconds` is the duration. `unknown` lists reasons why rows were not
+    compared."""
 
     stage: str
     table: str
@@ -42,9 +41,8 @@ class CheckResult:
 class CheckRun:
     """The last run of a check.
 
-    `turn`: the part of the sample that it compared. `error`: the error that ended it early. `equal_ms`: when the last
-    run that found everything equal began; 0 if there was none.
-    """
+    `turn` is the part of the sample that it compared. `error` is the error that ended it early. `equal_ms` is when
+    the last run that found everything equal began (0: never)."""
 
     check: str
     began_ms: int
@@ -56,7 +54,7 @@ class CheckRun:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome of the run. A difference outweighs an incomplete comparison."""
+        """Return the outcome of the run. A difference takes precedence over an incomplete comparison."""
         outcomes = {one.outcome for one in self.checked}
         if "different" in outcomes:
             return "different"
@@ -66,16 +64,16 @@ class CheckRun:
 
     @property
     def reported_nothing(self) -> bool:
-        """True if nothing was compared: a server was unavailable, or there is nothing to compare yet."""
+        """Return whether nothing was compared: a server was unavailable, or there is nothing to compare yet."""
         return all(one.outcome == INCOMPLETE for one in self.checked)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that is stored."""
+        """Return the JSON object that the topic stores."""
         return {"format": _FORMAT, **asdict(self)}
 
 
 def run_of(text: bytes) -> CheckRun | None:
-    """Parse a stored run. Returns None for a record of another format."""
+    """Parse a stored run. None for a record in another format."""
     try:
         reported = json.loads(text)
         if reported.pop("format") != _FORMAT:
@@ -102,7 +100,7 @@ def ended(
     turn: int,
     error: str,
 ) -> CheckRun:
-    """Build the record of a finished run. Differences of the previous run that this run did not decide are kept."""
+    """Return the record of a finished run. Differences of the run `before` that this run did not decide are kept."""
     stands = [
         one for one in (before.checked if before else ()) if one.outcome == "different" and _open(found, one, error)
     ]
@@ -114,13 +112,15 @@ def ended(
 
 
 def _open(found: Sequence[CheckResult], one: CheckResult, error: str) -> bool:
-    """Return whether a run left a stage of a table undecided. A table that it no longer covers counts as decided."""
+    """Return whether a run did not decide the stage and table of an earlier result.
+
+    A table that the check no longer compares counts as decided."""
     outcomes = [each.outcome for each in found if (each.stage, each.table) == (one.stage, one.table)]
     return "different" not in outcomes and (INCOMPLETE in outcomes or (not outcomes and bool(error)))
 
 
 def shortened(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a finding with long values cut. A Kafka record holds at most a megabyte, a column may hold more."""
+    """Return a finding with long values cut, because a Kafka record holds about a megabyte."""
     return {name: _short(value) for name, value in finding.items()}
 
 

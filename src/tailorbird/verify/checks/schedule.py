@@ -12,11 +12,9 @@ _LATE = 60.0  # seconds by which a check may be late without being reported as o
 
 
 def due_ms(check: Check, last: CheckRun | None) -> int:
-    """Return when a check should begin: `every` after its last begin, sooner if that run compared nothing.
+    """Return when a check should begin: its interval after its last begin, or sooner if that run compared nothing.
 
-    Returns 0 if it never ran. The time is never before the last end, so that a check that takes longer than `every`
-    does not starve the others.
-    """
+    0 if it never ran. The time is not before the end of the last run, so a slow check does not starve the others."""
     if last is None:
         return 0
     due = max(last.began_ms + round(check.every * 1000), last.ended_ms)
@@ -26,8 +24,7 @@ def due_ms(check: Check, last: CheckRun | None) -> int:
 def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms: int) -> Check | None:
     """Return the check that has been due for the longest time, or None.
 
-    A run in the future was stamped by another clock and is ignored.
-    """
+    A run with a time in the future comes from another clock and is ignored."""
     due = {
         name: due_ms(check, last if (last := runs.get(name)) and last.began_ms <= now_ms else None)
         for name, check in checks.items()
@@ -37,14 +34,15 @@ def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms
 
 
 def turn_of(check: Check, last: CheckRun | None) -> int:
-    """Return the part of its sample that a check compares next: the next, or the same while it is not equal."""
+    """Return the part of its sample that a check compares next. It is the same part again while that one is not
+    equal."""
     if last is None:
         return 0
     return (last.turn + (last.outcome in ("equal", "equal in part"))) % check.sample
 
 
 def overdue_ms(check: Check, last: CheckRun | None, now_ms: int) -> int:
-    """Return how late a check is if it missed more than one interval. Returns 0 otherwise, or if it never ran."""
+    """Return how late a check is, if it missed more than one interval. Otherwise, and if it never ran, 0."""
     if last is None:
         return 0
     late = now_ms - last.began_ms - round(check.every * 1000)

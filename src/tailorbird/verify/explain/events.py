@@ -1,4 +1,4 @@
-"""Decode the log records that a row's trace names."""
+"""Find and decode the Kafka records that a row's trace names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Versions = Mapping[TableId, Sequence[TableSchema]]
 
 
 def named(plan: Plan, origin: Origin) -> TracedEvent | None:
-    """Return the location of an origin's event, not read yet. None if the plan reads no table at its node."""
+    """Return the event that an entry of a trace names, not read yet. None if the node at that place reads no table."""
     nodes = plan.nodes()
     node = nodes[origin.node] if origin.node < len(nodes) else None
     if node is None or not isinstance(node.source, PlanSource):
@@ -31,7 +31,9 @@ def named(plan: Plan, origin: Origin) -> TracedEvent | None:
 
 
 def read(plan: Plan, event: TracedEvent, key: bytes | None, value: bytes | None, versions: Versions) -> TracedEvent:
-    """Return the event with its record, decoded as the join decodes it. Its state is `other` if that yields no row."""
+    """Return the event with the content of its record, decoded as the join does.
+
+    Its state is `other` if the record contains no row. `versions` are the schemas of its table."""
     source = plan.nodes()[event.node].captured
     # columns that were added later, or dropped, may be missing
     reader = LogReader(plan, {}, {event.topic: {event.partition: event.offset + 1}})
@@ -52,6 +54,6 @@ def read(plan: Plan, event: TracedEvent, key: bytes | None, value: bytes | None,
 
 
 def _version(versions: Sequence[TableSchema], image: Mapping[str, object]) -> int | None:
-    """Return the newest version of a table's schema with exactly the columns of an image."""
+    """Return the newest version of a table's schema that has exactly the columns of a row image."""
     fits = [one.version for one in versions if {column.name for column in one.columns} == {*image}]
     return max(fits, default=None)

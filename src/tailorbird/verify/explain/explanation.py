@@ -1,9 +1,7 @@
-"""Explain where each cell of a stored row comes from, given the events that its trace names.
+"""Explain where each cell of a stored row comes from, by the events that its trace names.
 
-An event is accepted only if its row matches the stored row, by the row key and by the foreign keys from one event's row
-to the next. This matters because a recreated topic has other records at the same offsets. Missing events are reported,
-never guessed.
-"""
+A recreated topic has other records at the same offsets. So an event is accepted only if it fits the stored row: its
+key must match the row key, or the foreign key in the event above it. Missing events are reported, never guessed."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ OTHER = "it belongs to another row: the topic may have been recreated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedEvent:
-    """A record that a trace names.
+    """A Kafka record that a trace names, for the table `alias` of the query (node number `node`).
 
-    `state`: `found`; `gone`: the log no longer holds it; `other`: it is a record of another row. `why` explains the
-    state. `source` is the envelope's `source` block, `key` the key of the row. `schema_version` is the table's version
-    at that time, None if unknown. `values` has the columns that the query uses, as far as the record contains them.
-    """
+    `state` is `found`, `gone` (the topic no longer has it) or `other` (it is a record of another row); `why`
+    explains it. `source` is the envelope's `source` block, `key` the row's key. `schema_version` is the version of
+    the table's schema at that time, if known. `values` are the columns that the query uses, as far as the record has
+    them."""
 
     node: int
     alias: str
@@ -47,7 +45,7 @@ class TracedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRow:
-    """A row in HBase: the `timestamp` (ms) of its cells and its `trace`, None if it has no trace."""
+    """A row in HBase with the `timestamp` (ms) of its cells. `trace` is None if it was stored without one."""
 
     row_key: bytes
     timestamp: int
@@ -59,11 +57,10 @@ class TracedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedCell:
-    """A cell: the query's expression, the events (node numbers) of its value, and the values in these events.
+    """One cell: its expression in the query, and the events (by node number) that its value comes from.
 
-    `agrees`: whether the event contains the cell's value. None if they cannot be compared, because the value is
-    computed or grouped, or because its event was not found.
-    """
+    `said` are the values in these events. `agrees` says whether the event contains the cell's value. It is None if
+    that cannot be compared: the value is computed or grouped, or the event was not found."""
 
     column: str
     value: Canonical
@@ -75,10 +72,10 @@ class ExplainedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Origin of a row. `groups`: group number → its number of rows when the row was written.
+    """The origin of a row. `groups` gives, by group number, the number of rows in the group when the row was
+    written.
 
-    `unknown`: why the row cannot be explained; empty if it can.
-    """
+    `unknown` is the reason why the row cannot be explained. It is empty if it can."""
 
     table: str
     row: TracedRow
@@ -89,29 +86,29 @@ class Explanation:
 
     @property
     def batch_timestamp(self) -> int:
-        """The timestamp of the batch that wrote the row."""
+        """Return the timestamp of the batch that wrote the row."""
         return self.row.timestamp - 1
 
     @property
     def fence(self) -> int:
-        """The fence of the row's document."""
+        """Return the version (fence) of the row's Solr document."""
         return 2 * self.row.timestamp
 
     @property
     def differs(self) -> bool:
-        """True if an event contradicts its cell."""
+        """Return whether some event contradicts its cell."""
         return any(cell.agrees is False for cell in self.cells)
 
     @property
     def reported(self) -> bool:
-        """True if all events were found."""
+        """Return whether all events were found."""
         return not self.unknown and all(event.state == "found" for event in self.events)
 
 
 def explained(
     plan: Plan, row: TracedRow, events: Sequence[TracedEvent], columns: Sequence[str] = (), *, unknown: str = ""
 ) -> Explanation:
-    """Explain a row's cells, or only those of `columns` if given. `events` are the events of the row's trace."""
+    """Explain the cells of a row, or only those of `columns`. `events` are the events that its trace names."""
     numbered = {event.node: event for event in events}
     wanted = [one for one in lineages(plan) if one.column in row.values]
     for number, event in _checked(plan, numbered, row, wanted):
@@ -157,7 +154,7 @@ def _said(events: Mapping[int, TracedEvent], one: Input) -> Canonical:
 def _checked(
     plan: Plan, events: Mapping[int, TracedEvent], row: TracedRow, lineage: Sequence[Lineage]
 ) -> Iterator[tuple[int, TracedEvent]]:
-    """Yield the events that belong to other rows than the stored row."""
+    """Yield the events that belong to another row, by node number, marked as such."""
     others: set[int] = set()
     for one in lineage:
         if one.column in plan.sink.row_key:
@@ -171,7 +168,7 @@ def _checked(
 
 
 def _strangers(node: Node, number: int, events: Mapping[int, TracedEvent]) -> Iterator[int]:
-    """Yield the lower nodes whose event belongs to another row than the event above references."""
+    """Yield the nodes below `node` whose event is not the row that the event above it refers to."""
     below = number + 1
     for lookup in node.lookups:
         own, theirs = (_values(events.get(at)) for at in (number, below))

@@ -58,7 +58,7 @@ def _event(event: TracedEvent, number: int) -> Iterator[str]:
 
 
 def json_of(found: Explanation) -> dict[str, Any]:
-    """Return the JSON object that `--json` prints, with positions as in the envelope and canonical values."""
+    """Return the JSON object that `--json` prints. Positions are as in the envelope, values are canonical."""
     row = found.row
     return {
         "table": found.table,

@@ -19,7 +19,8 @@ from tailorbird.verify.explain.explanation import TracedRow
 
 
 class JoinedRows:
-    """Rows of one table. Retriable while HBase is unavailable; UsageError if the table is missing or empty."""
+    """Reads rows of one joined table. Raises Retriable while HBase is unavailable, UsageError if the table is
+    missing or empty."""
 
     def __init__(self, topology: Topology, table: Table) -> None:
         self._table, self._name = table, hbase_table(topology.name, table.name)
@@ -31,7 +32,7 @@ class JoinedRows:
         self.layout = newest
 
     def row(self, key: Mapping[str, Canonical]) -> TracedRow | None:
-        """Return the row with this key, or None. UsageError for an invalid key."""
+        """Return the row with this key, or None. Raises UsageError for an invalid key."""
         try:
             row_key = RowCodec(self.layout).row_key(key)
         except (ValueError, TypeError, AttributeError, struct.error) as error:
@@ -40,7 +41,7 @@ class JoinedRows:
         return self.row_at(row_key)
 
     def row_at(self, row_key: bytes) -> TracedRow | None:
-        """Return the row at an HBase row key, including its salt, or None."""
+        """Return the row at an HBase row key, which includes the salt byte, or None."""
         found = self._cells(row_key)
         return self._decoded(row_key, found) if found else None
 

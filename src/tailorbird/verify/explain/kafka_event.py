@@ -16,7 +16,7 @@ _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaEr
 
 
 class MissingRecord(NamedTuple):
-    """A record that the log does not hold, with the reason."""
+    """The reason `why` the topic does not have a record."""
 
     why: str
 
@@ -43,7 +43,7 @@ class RecordReader(contextlib.AbstractContextManager["RecordReader"]):
         self._consumer.close()
 
     def record(self, topic: str, partition: int, offset: int) -> tuple[bytes | None, bytes | None] | MissingRecord:
-        """Return the key and value of a record, or why it is missing. Retriable while Kafka is unavailable."""
+        """Return the key and value of a record, or why it is missing. Raises Retriable while Kafka is unavailable."""
         place = f"{topic}, partition {partition}, offset {offset}"
         try:
             low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)

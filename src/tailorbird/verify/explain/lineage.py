@@ -1,4 +1,4 @@
-"""Trace the columns of a result back to the columns of the plan's nodes."""
+"""Trace the columns of a query's result back to the source columns that they come from, by the plan."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _TOTALS = ("count", "sum", "avg")
 
 
 class Input(NamedTuple):
-    """A column of a node, with the node's number in the plan (`Plan.nodes`).
+    """A source column that a result column is computed from, with the number of its node (`Plan.nodes`).
 
-    `plain`: its value is passed on unchanged. `grouped`: its value is combined over all rows of a group.
-    """
+    `plain`: the value is passed on unchanged. `grouped`: it is aggregated over the rows of a group."""
 
     node: int
     column: str
@@ -28,7 +27,7 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """A column of the result with its expression and its inputs. The inputs of a union are those of every branch."""
+    """A result column, its expression, and its source columns. For a UNION these are the columns of every branch."""
 
     column: str
     expression: str
@@ -48,7 +47,7 @@ def lineages(plan: Plan) -> tuple[Lineage, ...]:
 
 
 def _of_value(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
-    """Yield the inputs of value number `index` of a fragment's complete rows; computed values follow the others."""
+    """Yield the source columns of value number `index` of a fragment's whole rows, computed values included."""
     number = plan.first_node(fragment)
     for node in fragment.root.walk():
         if index < len(node.columns):
@@ -65,7 +64,7 @@ def _of_value(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
 
 
 def _of_row(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
-    """Yield the inputs of value number `index` of the rows that a fragment passes to its reader."""
+    """Yield the source columns of value number `index` of the rows that a fragment sends to its reader."""
     if fragment.group is not None:
         for place in _of_group(fragment.group, index):
             yield from (one._replace(grouped=True) for one in _of_value(plan, fragment, place))
@@ -74,7 +73,7 @@ def _of_row(plan: Plan, fragment: Fragment, index: int) -> Iterator[Input]:
 
 
 def _of_group(group: Grouping, index: int) -> Iterator[int]:
-    """Yield the values of a fragment's complete rows that value number `index` of its groups is computed from."""
+    """Yield the indexes of the values, in a fragment's whole rows, from which a group's value `index` is computed."""
     keys = len(group.keys)
     if group.top is not None:
         (bag,) = group.bags
@@ -93,5 +92,5 @@ def _arguments(group: Grouping, result: Result) -> tuple[int, ...]:
 
 
 def _used(sql: str) -> list[int]:
-    """Return the positions of the values that an expression's SQL uses."""
+    """Return the indexes of the values that an expression's SQL uses."""
     return sorted({int(name) for _, name, _, _ in Formatter().parse(sql) if name})

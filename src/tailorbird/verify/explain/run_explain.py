@@ -1,4 +1,4 @@
-"""Run `explain`: read the row and its trace from HBase, and the schemas and events from the log."""
+"""Run `tailorbird explain`: read the row and its trace from HBase, and the schemas and events from Kafka."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ _SCHEMAS = 10.0  # seconds
 
 
 class Explainer(contextlib.AbstractContextManager["Explainer"]):
-    """Explains rows of one table, one after the other. Leaving the context closes the Kafka consumer.
+    """Explains rows of one table. A context manager, which closes the Kafka consumer.
 
-    UsageError for an unknown table or column; Retriable while a server is unavailable.
-    """
+    Raises UsageError for an unknown table or column, Retriable while a server is unavailable."""
 
     def __init__(self, topology: Topology, table: str) -> None:
         if table not in topology.tables:
@@ -47,11 +46,11 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
 
     @property
     def layout(self) -> Layout:
-        """The newest layout of the table."""
+        """Return the newest layout of the table."""
         return self._rows.layout
 
     def explain(self, key: Mapping[str, Canonical], columns: Sequence[str] = ()) -> Explanation | None:
-        """Explain the row of a key, or return None if it does not exist. Only the cells of `columns`, if given."""
+        """Explain the row with a key, or only its cells in `columns`. None if there is no such row."""
         if unknown := [name for name in columns if name not in (one.name for one in self.layout.columns)]:
             raise UsageError(f"table {self.table.name} has no column {unknown[0]}", "look at `tailorbird explain-plan`")
         row = self._rows.row(key)
@@ -90,7 +89,7 @@ def _versions(topology: Topology, table: str) -> Versions:
 
 
 def keys_of(layout: Layout, text: str) -> Iterator[tuple[str, Canonical]]:
-    """Parse a row key: its values as JSON separated by commas, or one text without quotes."""
+    """Parse a row key to (column, value): JSON values separated by commas, or one text without quotes."""
     try:
         values = orjson.loads(f"[{text}]")
     except ValueError:

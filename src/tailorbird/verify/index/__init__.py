@@ -1,1 +1,1 @@
-"""The index stage: compare rows in HBase with documents in Solr."""
+"""The index stage of `verify`: compare rows in HBase (near end) with documents in Solr (far end)."""

@@ -1,4 +1,4 @@
-"""Read rows from HBase as the documents that the indexer builds from them: the near end of the index stage."""
+"""Read rows from HBase as the documents that the indexer makes of them: the near end of the index stage."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Fit = Callable[[Document], Document]
 
 
 class RowDocuments:
-    """Rows by document id, for one thread. Retriable while HBase is unavailable; UsageError for a missing table.
+    """Rows of a table as documents by id, for one thread.
 
-    `know` receives the fields of each new layout, before `fit` converts a document to the types of the collection's
-    fields (ValueError if it cannot). `whole`: `document` returns everything that the indexer would post. Otherwise it
-    returns only the compared fields, at half the cost.
-    """
+    `know` is called with the fields of each new layout. `fit` converts a document to the collection's field types;
+    it raises ValueError if a value does not fit. With `whole`, documents have everything that the indexer would
+    post. Otherwise they have only the compared fields, at half the cost. Raises Retriable while HBase is
+    unavailable, UsageError if the table is missing."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class RowDocuments:
         self._hidden: frozenset[str] = UNCOMPARED
 
     def check(self, file: str) -> None:
-        """Check that the table exists. UsageError if it does not; Retriable while HBase is unavailable."""
+        """Check that the table exists. Raises UsageError if it does not, Retriable while HBase is unavailable."""
         self._joined.check(file)
 
     def newest_layout(self) -> Layout | None:
@@ -66,29 +66,29 @@ class RowDocuments:
             yield document_id(change.row), self._seen(change)
 
     def versions(self) -> Iterator[tuple[str, int]]:
-        """Yield only the versions of the same rows, which costs a fraction."""
+        """Yield id and version of every row. This costs a fraction of `scan`."""
         scanned = self._scanned
         found = rows_in_order(self._table.salt_buckets, lambda at, last: scanned.versions(at, to_the_end=last))
         for key, version in found:
             yield document_id(key), version
 
     def rows(self, ids: Sequence[str]) -> Mapping[str, RowDocument]:
-        """Return the existing rows of these ids. An invalid id has no row."""
+        """Return the rows that exist, by document id."""
         return {key: self._seen(change) for key, change in self.changes(ids)}
 
     def changes(self, ids: Sequence[str]) -> Iterator[tuple[str, RowChange]]:
-        """Yield the same rows as they are stored."""
+        """Yield the rows that exist, as the indexer receives them, with their ids."""
         keys = [key for key in map(_row_key, ids) if key]
         for start in range(0, len(keys), PAGE):
             for change in self._scanned.rows(keys[start : start + PAGE]):
                 yield document_id(change.row), change
 
     def written(self) -> int:
-        """Return the newest timestamp of any batch or barrier."""
+        """Return the newest timestamp of a batch or barrier of the table."""
         return self._joined.last_timestamp()
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:
-        """Return the document that the indexer would post. Skippable if it would refuse the row."""
+        """Return the document that the indexer would post. Raises Skippable if it would refuse the row."""
         try:
             mapper = self._mapper(layout_id_of(change.cells))
         except KeyError as error:
@@ -125,7 +125,7 @@ class RowDocuments:
 
 
 def without(document: Document, hidden: frozenset[str]) -> Document:
-    """Remove some fields of a document and return it."""
+    """Remove the fields `hidden` from a document in place, and return it."""
     for name in hidden & document.keys():
         del document[name]
     return document

@@ -1,14 +1,12 @@
-"""Repair documents that differ from their rows, during live traffic, whatever the index contains.
+"""Repair documents that differ from their rows, while traffic continues.
 
-The fence alone is not enough. A document that was changed under its own version has the same version as its row. A
-document with a greater version, or a tombstone, would refuse its row. So the repair works as for foreign tables (ADR
-12): read the document's `_version_`, then the row, then write on condition that `_version_` is unchanged. A concurrent
-write makes the condition fail, and the repair tries again. A later write has a version of the row that is not older
-than the one read here. The document gets the fence of its row, so the fence is valid again.
+Solr's fence alone is not enough. A document that was changed under its own version has the version of its row. A
+document or tombstone with a greater version would refuse its row. So the repair works as for external tables (ADR
+12): read the document's `_version_`, then the row, then write on condition that `_version_` is unchanged. If another
+writer was faster, it tries again. The written document has the fence of its row, so later writes win again.
 
-A document without a row becomes a tombstone, as after a delete. Its fence is the newest batch timestamp of the join
-from before the row was read. It refuses repeats of everything written until then, and nothing later.
-"""
+A document without a row becomes a tombstone. Its fence is the newest batch timestamp from before the row was read.
+So it refuses repeats of earlier writes, and accepts later ones."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _BLOCK = 500
 
 
 class BuiltDocument(Protocol):
-    """A complete document, or None with the `reason` why its row has no document."""
+    """A complete document, or None and the `reason` why the row has no document."""
 
     @property
     def document(self) -> Document | None: ...
@@ -35,10 +33,10 @@ class BuiltDocument(Protocol):
 
 
 class DocumentBuilder(Protocol):
-    """Builds the documents of existing rows for one collection, by id. Retriable while HBase is unavailable.
+    """Builds the documents that rows should have in one collection, by id. Raises Retriable while HBase is
+    unavailable.
 
-    `written` returns the newest timestamp that the table's writers have used.
-    """
+    `written` returns the newest timestamp of a batch or barrier of the table."""
 
     def made(self, ids: Sequence[str]) -> Mapping[str, BuiltDocument]: ...
     def written(self) -> int: ...
@@ -53,7 +51,9 @@ class VersionedCollection(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class RepairedDocuments:
-    """Numbers of documents `written` from their rows and `removed`. `left`: id → why a document is unchanged."""
+    """The numbers of documents that were `written` from their rows and `removed`.
+
+    `left` gives by id the reason why a document was left unchanged."""
 
     written: int = 0
     removed: int = 0
@@ -61,7 +61,9 @@ class RepairedDocuments:
 
 
 def repair_rows(ids: Sequence[str], rows: DocumentBuilder, collection: VersionedCollection) -> RepairedDocuments:
-    """Write documents from their rows. Idempotent. Retriable while a server is unavailable; a part may be done then."""
+    """Replace the documents with these ids by what their rows require. May be repeated.
+
+    Raises Retriable while a server is unavailable; some documents may be repaired then."""
     result = RepairedDocuments()
     for some in _blocks(ids):
         waiting = some
@@ -77,7 +79,7 @@ def repair_rows(ids: Sequence[str], rows: DocumentBuilder, collection: Versioned
 def _attempt(
     ids: Sequence[str], rows: DocumentBuilder, collection: VersionedCollection, result: RepairedDocuments
 ) -> list[str]:
-    """Try to repair these documents. Returns the ids whose documents other writers changed during the attempt."""
+    """Try to repair documents. Return the ids of those that another writer changed in the meantime."""
     # The order matters (see the module): first the timestamp, then the versions, then the rows.
     timestamp, versions = rows.written(), collection.versions(ids)
     made = rows.made(ids)

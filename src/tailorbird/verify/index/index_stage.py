@@ -1,15 +1,14 @@
-"""Compare the rows of a table in HBase, as the documents that the indexer builds from them, with the documents in Solr.
+"""Compare the rows of a table in HBase with the documents in Solr, field by field.
 
-First both are read once, in the order of their keys, and compared field by field. A row that differs, because it is
-wrong or because it changed in between, is compared again:
+Rows are converted to documents as the indexer does it. First both ends are read once, in key order. A row may differ
+only because it changed between the two reads. So it is compared again, in this order:
 
     read the row in HBase → read the newest batch timestamp → wait until the index shows it → read the document → read
     the row again
 
-The row must not change between the two reads. Then everything written before the first read is visible when the
-document is read, because replication keeps the order of each region and barriers follow their rows. So the document
-must have the content and the version of the row, and a missing row must have no document.
-"""
+If the row has not changed between its two reads, everything written before the first read is visible in the index:
+replication keeps the order of each region, and barriers follow their rows. So the document must have the content and
+version of the row. If there is no row, there must be no document."""
 
 from __future__ import annotations
 
@@ -31,10 +30,9 @@ MOST_SUSPECTS = 1_000_000
 
 
 class RowDocument(NamedTuple):
-    """A row of HBase: its version (as in the fence) and its document with the compared fields.
+    """A row of HBase as a document with the compared fields. `version` is the document's fence.
 
-    `document` is None if the indexer refuses the row, with the `reason`.
-    """
+    `document` is None if the indexer refuses the row, for the given `reason`."""
 
     version: int
     document: Document | None
@@ -42,7 +40,7 @@ class RowDocument(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A sample of one in `parts` rows. `turn` selects the part; all turns together cover all rows."""
+    """A sample of one in `parts` rows. `turn` selects which. All turns together cover all rows."""
 
     parts: int
     turn: int
@@ -53,12 +51,11 @@ class Sample(NamedTuple):
 
 
 class NearRows(Protocol):
-    """The near end (tailorbird.verify.index.hbase_row_documents): rows by document id.
+    """The near end: rows as documents, by id (tailorbird.verify.index.hbase_row_documents).
 
-    Retriable while HBase is unavailable. `scan` and `versions` follow the order of the ids. `written` is the newest
-    timestamp of a batch or barrier of the table. No stored row has a newer one, except rows of that batch
-    (timestamp + 1).
-    """
+    `scan` and `versions` are in the order of the ids. `written` returns the newest timestamp of a batch or barrier.
+    Stored rows have no newer one, except rows of that batch (timestamp + 1). Raises Retriable while HBase is
+    unavailable."""
 
     def scan(self) -> Iterator[tuple[str, RowDocument]]: ...
     def versions(self) -> Iterator[tuple[str, int]]: ...
@@ -67,11 +64,10 @@ class NearRows(Protocol):
 
 
 class FarDocuments(Protocol):
-    """The far end (tailorbird.verify.index.solr_documents): documents visible to queries, with the compared fields.
+    """The far end: documents that queries see, with the compared fields (tailorbird.verify.index.solr_documents).
 
-    `visible` is the timestamp of the last visible cut, None before the first. `wait` returns True once a cut of this
-    timestamp is visible, and False if that takes too long.
-    """
+    `visible` returns the timestamp up to which queries see everything, or None before the first barriers. `wait`
+    waits until that is at least a timestamp, and returns False if it takes too long."""
 
     def scan(self) -> Iterator[tuple[str, Document]]: ...
     def versions(self) -> Iterator[tuple[str, int]]: ...
@@ -82,14 +78,14 @@ class FarDocuments(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexComparison:
-    """A verdict and the ids of all differing documents, which may be more than its findings."""
+    """A verdict, and the ids of all differing documents. The verdict has only the first findings."""
 
     verdict: Verdict
     differing: tuple[str, ...]
 
 
 class IndexStage:
-    """Compares one index with its table. Read-only. `seconds` is a clock; `pause` waits between two rounds."""
+    """Compares one index with its table. Read-only. `seconds` is a clock, `pause` waits between two rounds."""
 
     def __init__(
         self,
@@ -108,10 +104,10 @@ class IndexStage:
         self._rows, self._shown, self._seconds, self._pause, self._reported = rows, shown, seconds, pause, reported
 
     def compare(self, sample: Sample | None = None) -> IndexComparison:
-        """Compare every row and document. With a sample, compare all versions and the values of the sample.
+        """Compare every row with its document. With a sample, compare all versions but only the values of the
+        sample.
 
-        Retriable while a server is unavailable.
-        """
+        Raises Retriable while a server is unavailable."""
         began, rows = self._seconds(), 0
         suspects: list[str] = []
         dropped = 0
@@ -142,7 +138,9 @@ class IndexStage:
                 yield key, version == fence and not sample.holds(key)
 
     def look(self, ids: Sequence[str], *, rows: int | None = None, began: float | None = None) -> IndexComparison:
-        """Compare only these documents until each is decided. `rows`: the number of compared rows, if it is larger."""
+        """Compare only the documents with these ids, in rounds, until each is decided.
+
+        `rows` is the number of rows to report as compared, if it is larger."""
         began = self._seconds() if began is None else began
         looked = recheck(ids, self._look, pause=self._pause)
         return IndexComparison(
@@ -222,7 +220,7 @@ class IndexStage:
         )
 
     def _key(self, key: str, near: Document, far: Document) -> Mapping[str, Canonical]:
-        """Return the row's key by column, or its id if neither end has the columns (the row cannot be decoded)."""
+        """Return a row's key by column. If neither end has the columns, return the document's id."""
         known = near or far
         if any(name in known for name in self._row_key):
             return {name: known.get(name) for name in self._row_key}
@@ -230,7 +228,7 @@ class IndexStage:
 
 
 def differing(near: Document, far: Document) -> Iterable[tuple[str, tuple[Canonical, Canonical]]]:
-    """Yield the fields that differ, each with the values of both ends."""
+    """Yield the fields that differ, each with the values (near end, far end)."""
     for name in dict.fromkeys([*near, *far]):
         if near.get(name) != far.get(name):
             yield name, (near.get(name), far.get(name))

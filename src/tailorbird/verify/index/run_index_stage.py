@@ -31,7 +31,7 @@ _TURN_SECONDS = 3600
 
 
 def verify_indexes(request: Request, terminal: Terminal) -> Iterator[StageResult]:
-    """Compare each index with its table, and repair it if requested. Retriable while a server is unavailable."""
+    """Compare each index with its table, and repair it if requested. Raises Retriable while a server is unavailable."""
     topology = request.topology
     for index in topology.indexes.values():
         if index.table in request.tables:
@@ -94,7 +94,7 @@ def _repaired(
 
 
 def _repair_rows(topology: Topology, table: Table, index: Index, ids: Sequence[str]) -> RepairedDocuments:
-    """Repair every collection of the index, including one kept for rollback and one being filled."""
+    """Repair documents in every collection of an index, also one that is kept for rollback or being filled."""
     with session(topology.hbase.zookeeper) as client:
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         targets = StoredTargets(client, name, collection=index.collection)
@@ -115,7 +115,7 @@ class _BuiltDocument(NamedTuple):
 
 
 class _CollectionDocuments:
-    """Complete documents for one collection. Implements `index_repair.DocumentBuilder`."""
+    """Builds complete documents for one collection (implements `index_repair.DocumentBuilder`)."""
 
     def __init__(self, topology: Topology, table: Table, index: Index, collection: SolrCollection) -> None:
         self._rows = RowDocuments(
@@ -124,7 +124,7 @@ class _CollectionDocuments:
         self.written = self._rows.written
 
     def made(self, ids: Sequence[str]) -> Mapping[str, _BuiltDocument]:
-        """See `DocumentBuilder`."""
+        """Return the documents that the rows with these ids should have. Ids without a row are missing."""
         found: dict[str, _BuiltDocument] = {}
         for key, change in self._rows.changes(ids):
             try:

@@ -26,7 +26,7 @@ _OURS = frozenset({fields.INDEXED_AT, "_version_"})
 
 
 class VisibleDocuments:
-    """One collection, as queries see it. Read-only. Retriable while Solr is unavailable or has no such collection."""
+    """Reads one collection as queries see it. Raises Retriable while Solr is unavailable or lacks the collection."""
 
     def __init__(self, topology: Topology, index: Index, *, settling: SettlingPolicy) -> None:
         self._url = topology.solr.url
@@ -38,7 +38,7 @@ class VisibleDocuments:
 
     @property
     def collection(self) -> SolrCollection:
-        """The collection, which knows the types of its fields."""
+        """Return the collection, which knows the types of its fields."""
         return self._collection
 
     def close(self) -> None:
@@ -51,18 +51,18 @@ class VisibleDocuments:
         return int(self._select({"q": "*:*", "fq": _ROWS, "rows": 0})["response"]["numFound"])
 
     def scan(self) -> Iterator[tuple[str, Document]]:
-        """Yield every row document in the order of the ids. Reads pages, so memory is bounded."""
+        """Yield every row's document in the order of the ids. Memory is bounded, because it reads pages."""
         for page in prefetch(self._pages(_PAGE)):
             yield from map(_compared, page)
 
     def versions(self) -> Iterator[tuple[str, int]]:
-        """Yield only the fences of the same documents, which costs a fraction."""
+        """Yield id and fence of every document. This costs a fraction of `scan`."""
         for page in prefetch(self._pages(_KEYS_ONLY, fl=f"{fields.UNIQUE_KEY},{fields.FENCE}")):
             for document in page:
                 yield str(document[fields.UNIQUE_KEY]), int(document[fields.FENCE])
 
     def documents(self, ids: Sequence[str]) -> Mapping[str, Document]:
-        """Return the visible documents of these ids."""
+        """Return the documents with these ids that queries see."""
         found: dict[str, Document] = {}
         for start in range(0, len(ids), _KEYS):
             some = [key for key in ids[start : start + _KEYS] if "\x1f" not in key]
@@ -72,11 +72,11 @@ class VisibleDocuments:
         return found
 
     def visible(self) -> int | None:
-        """Return the timestamp of the last cut that every bucket has passed; None before the first."""
+        """Return the timestamp up to which queries see everything. None before every salt bucket has a barrier."""
         return self._collection.visible_timestamp()
 
     def wait(self, timestamp: int) -> bool:
-        """Wait until a cut of this timestamp is visible. Return False when the settling policy gives up."""
+        """Wait until queries see everything up to a timestamp. Return False if the settling policy gives up."""
         self._settling.begin(time.monotonic())
         while (visible := self.visible()) is None or visible < timestamp:
             if self._settling.used_up(visible, time.monotonic()):

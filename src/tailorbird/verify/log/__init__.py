@@ -1,1 +1,1 @@
-"""The log stage: compare the tables of a source with the change topics."""
+"""The log stage of `verify`: compare the tables of a source (near end) with the change topics (far end)."""

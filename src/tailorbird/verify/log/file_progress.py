@@ -1,8 +1,8 @@
-"""Store the progress of the log stage between runs, in a file in the topology's home.
+"""Store the progress of the log stage between runs, in a file in the topology's folder.
 
-For each table the file holds the cut at which it was last equal, where `--changed-since last` starts, and the progress
-of an interrupted run, which `--resume` continues. You may delete the file; then the next run compares all rows.
-"""
+For each table the file has the position at which it was last equal: `--changed-since last` starts there. It also has
+the progress of an interrupted run, which `--resume` continues. If the file is deleted, the next run compares all
+rows."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ _EVERY = 1.0  # seconds between two writes of progress
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of a table's comparison.
+    """Progress of the comparison of one table. `settled` are the spans that are equal.
 
-    `cut`, `ends` (end offsets of its log) and `at_ms` are those of its beginning. `shape` identifies the columns and
-    forms that its digests cover.
-    """
+    `cut` (position at the source), `ends` (offsets of its topic) and `at_ms` are those of the beginning. `shape`
+    identifies the columns and forms that the digests cover."""
 
     cut: str
     ends: Mapping[Partition, int]
@@ -44,7 +43,7 @@ class Progress:
 
 
 class ProgressFile:
-    """The file `<home>/verify/<topology>.json`. Writes are atomic. Fatal if the file has another format."""
+    """The file `<home>/verify/<topology>.json`. Writes are atomic. Raises Fatal if the file has another format."""
 
     def __init__(self, home: Path, topology: str) -> None:
         self._file = home / "verify" / f"{topology}.json"
@@ -61,7 +60,8 @@ class ProgressFile:
                 raise Fatal(f"{self._file}: {error}", "delete it; the next run then compares all rows") from error
 
     def equal(self, table: str, shape: str, now_ms: int) -> Progress | None:
-        """Return the beginning of the last comparison that found a table equal; None if it is too old or unusable."""
+        """Return the progress with which the last comparison that found the table equal began. None if it is too old
+        or unusable."""
         known = self._equal.get(table)
         return known if known and known.shape == shape and now_ms - known.at_ms < OLDEST_MS else None
 

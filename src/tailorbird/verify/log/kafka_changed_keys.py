@@ -1,4 +1,4 @@
-"""Find the keys of the rows that changed since a cut, from the log. Cost: O(changes), not O(table)."""
+"""Find the keys of rows that changed since a position, by reading the end of the topics instead of the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ends = Mapping[Partition, int]
 
 
 class KafkaChangedKeys:
-    """Reads a topology's topics from given offsets to their ends. Retriable while Kafka is unavailable."""
+    """Reads a topology's topics from given offsets to their ends. Raises Retriable while Kafka is unavailable."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -40,8 +40,7 @@ class KafkaChangedKeys:
     def keys(self, starts: Ends) -> set[bytes] | None:
         """Return the keys of all records from these offsets on.
 
-        Returns None if they include a truncate marker, which concerns all rows, or if the topic was recreated.
-        """
+        None if there is a truncate marker among them, which concerns all rows, or if the topic was recreated."""
         for (topic, partition), offset in starts.items():
             _, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
             if high < offset:
@@ -50,10 +49,10 @@ class KafkaChangedKeys:
         return None if TRUNCATE_KEY in found else found
 
     def ends(self, source: str, cut: str) -> Ends | None:
-        """Return the end offsets of a source's topics at the newest position that a cut covers.
+        """Return the ends that a source's topics had at a position (`cut`), by the newest positions record before
+        it.
 
-        Returns None if the log no longer has such a position. UsageError for an invalid cut.
-        """
+        None if Kafka no longer has such a record. Raises UsageError for an invalid position."""
         try:
             reach = Reach(position_of(cut))
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Read single records of change topics at the offsets in the ledger."""
+"""Read single records of change topics, at offsets that the ledger has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWER = 20.0
 
 
 class KafkaRecords:
-    """Implements `log_stage.FarTable` for one table."""
+    """The far end of one table (implements `log_stage.FarTable`)."""
 
     def __init__(self, topology: Topology, ledger: Ledger, partition_ledger: PartitionLedger) -> None:
         self._topology, self._ledger, self._partition_ledger = topology, ledger, partition_ledger
@@ -28,7 +28,8 @@ class KafkaRecords:
         self._consumer: Consumer | None = None
 
     def covers(self, position: Position, *, wait: bool) -> bool:
-        """See `log_stage.FarTable`. The ledger reads the log in the meantime."""
+        """Return whether the ledger has reached a position. With `wait`, wait for a limited time while it reads the
+        log."""
         deadline = time.monotonic() + (_TIMEOUT if wait else 0.0)
         while True:
             self._ledger.poll(0.0 if not wait else 0.02)
@@ -39,7 +40,7 @@ class KafkaRecords:
                 return False
 
     def record(self, partition: int, offset: int) -> LogImage | None:
-        """See `log_stage.FarTable`."""
+        """Return the record at an offset. None if compaction has removed it."""
         try:
             value = self._value(partition, offset)
         except KafkaException as error:

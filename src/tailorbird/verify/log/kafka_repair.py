@@ -1,4 +1,4 @@
-"""Ask a source's capture to publish rows again, so that the capture remains the only writer of its topics."""
+"""Let the capture of a source publish rows again. The capture stays the only writer of its topics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ MOST = 5000  # keys per table that a capture holds at once; with more it would r
 
 
 def ask_for(topology: Topology, table: TableId, keys: Collection[bytes]) -> Iterator[tuple[list[bytes], int]]:
-    """Send signals for rows by the keys of their records, at most `MOST` keys at a time.
+    """Send signals that request rows by key, at most `MOST` keys at a time.
 
-    Yields each group of keys with the offset of its last signal. The caller waits until the capture has applied it
-    before taking the next group. Retriable while Kafka is unavailable.
-    """
+    Yield each group of keys with the offset of its last signal. The caller must wait until the capture has applied
+    that signal before it takes the next group. Raises Retriable while Kafka is unavailable."""
     name, left = table.name, sorted(keys)
     for begin in range(0, len(left), MOST):
         some, offset = left[begin : begin + MOST], 0

@@ -1,4 +1,4 @@
-"""Pause a comparison while its source is busy, like `--max-load` of pt-table-checksum."""
+"""Pause a comparison while its source is busy, like pt-table-checksum's `--max-load`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIRST, _LONGEST = 0.2, 5.0  # seconds of a pause
 
 
 def limits_of(text: str) -> Mapping[str, int]:
-    """Parse limits of status variables: `Threads_running=25,Threads_connected=400`. UsageError for anything else."""
+    """Parse limits such as `Threads_running=25,Threads_connected=400`. Raises UsageError for other text."""
     found = dict[str, int]()
     for part in filter(None, text.split(",")):
         match = _LIMIT.fullmatch(part.strip())
@@ -27,8 +27,8 @@ def limits_of(text: str) -> Mapping[str, int]:
 class Load:
     """Limits on the load of a server during a comparison.
 
-    `status` returns a status variable, `pause` waits for seconds, `reported` receives the reason once per wait.
-    """
+    `status` returns the value of a status variable, `pause` waits for seconds. `reported` receives the reason of
+    each wait."""
 
     limits: Mapping[str, int]
     status: Callable[[str], int | None]
@@ -36,7 +36,7 @@ class Load:
     reported: Callable[[str], object]
 
     def wait(self) -> None:
-        """Wait until no limit is exceeded. UsageError for an unknown status variable."""
+        """Wait until no limit is exceeded. Raises UsageError for an unknown status variable."""
         seconds = _FIRST
         while why := self._passed():
             if seconds == _FIRST:

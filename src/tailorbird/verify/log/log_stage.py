@@ -1,11 +1,14 @@
-"""Compare one table at its source with the log, leaf by leaf.
+"""Compare one table at its source with its topic, leaf by leaf. A *leaf* is a range of keys; its digest covers its
+rows.
 
-The source's digests are read in short transactions, each between two positions: `low`, which the snapshot covers
-completely, and `high`, after which it contains nothing. If no transaction between the two changes a leaf, both sides
-have it as of `low`, so its digests can be compared. Other leaves are compared again. If digests differ, or a leaf
-changes in every round, its rows are read from both sides and compared one by one. Only rows with different values are
-reported. A row that changed after `low` is compared again. A row that changes in every round is moving, not different.
-"""
+The digests at the source are read in short transactions. Each has two positions: its snapshot contains everything up
+to `low`, and nothing after `high`. The ledger has the digests of the topic.
+
+- If no change between `low` and `high` concerns a leaf, both sides have the leaf as of `low`, and its digests must
+  be equal.
+- Other leaves are compared again, in rounds.
+- If digests differ, or a leaf changes in every round, its rows are read from both sides and compared one by one.
+- A row that changed after `low` is compared again. A row that changes in every round is moving, not different."""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ _KEYS = 4_096  # rows read by key per transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReading:
-    """Data read in one transaction of the source, between two positions. `whole`: one digest of all requested rows."""
+    """Data that one transaction of the source has read, between the positions `low` and `high`.
+
+    `whole` is one digest of all requested rows, `digests` are those by leaf, `images` are rows."""
 
     low: Position
     high: Position
@@ -47,34 +52,34 @@ class SourceReading:
 
 
 class NearTable(Protocol):
-    """The table at its source. Retriable while the server is unavailable."""
+    """The table at its source. Raises Retriable while the server is unavailable."""
 
     def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceReading]]:
-        """Yield one digest per span, in order, which is less work than one per leaf.
+        """Yield one digest per span (of leaves), in order. This is less work than a digest per leaf.
 
-        The implementation may prefetch. The caller makes no other request until the iterator ends.
-        """
+        The implementation may prefetch. The caller makes no other request until the iterator ends."""
 
     def digests(self, spans: Sequence[Span]) -> SourceReading:
-        """Read the digests of the non-empty leaves of these spans."""
+        """Read the digests of the leaves of these spans. Leaves without rows are missing."""
 
     def rows(self, leaves: Sequence[int]) -> SourceReading:
         """Read the rows of these leaves."""
 
     def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceReading:
-        """Read the rows of these keys. The result may include rows with keys that the source treats as equal."""
+        """Read the rows with these keys. The result may include rows whose keys the source's collation treats as
+        equal."""
 
 
 class NearSource(Protocol):
     """The current tables of one source."""
 
     def table(self, partition_ledger: PartitionLedger) -> NearTable | str:
-        """Return the table of a ledger, or why it cannot be compared."""
+        """Return the table of a ledger, or the reason why it cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogImage:
-    """A record of the log: its row (None for a delete), its source position as a tag, and its place as text."""
+    """A record of the topic: its row (None for a delete), its source position (`tag`), and its offset as text."""
 
     row: Row | None
     tag: str
@@ -82,26 +87,26 @@ class LogImage:
 
 
 class FarTable(Protocol):
-    """The table in the log. Retriable while Kafka is unavailable."""
+    """The table in Kafka. Raises Retriable while Kafka is unavailable."""
 
     def covers(self, position: Position, *, wait: bool) -> bool:
         """Return whether the ledger has reached a position. With `wait`, wait for a limited time."""
 
     def record(self, partition: int, offset: int) -> LogImage | None:
-        """Return the record at an offset; None if compaction has removed it."""
+        """Return the record at an offset. None if compaction has removed it."""
 
 
 class _Undecided(Exception):
-    """The row must be compared again."""
+    """Raised for a row that must be compared again."""
 
 
 @dataclass(slots=True)
 class LogStage:
-    """One comparison: `verdict` compares all rows, `look` only the rows of some keys.
+    """One comparison of one table. `verdict` compares all rows, `look` only the rows with some keys.
 
-    `pause` waits between two rounds, `clock` returns seconds, `reported` receives the number of compared rows.
-    `settled` spans are skipped; `settle` receives each equal span. At the end `keys` has all differing keys.
-    """
+    `pause` waits between two rounds, `clock` returns seconds, `reported` receives the numbers of compared rows. The
+    spans in `settled` are skipped. `settle` receives each span that is equal. At the end `keys` are the keys of
+    differing rows."""
 
     partition_ledger: PartitionLedger
     source: NearTable
@@ -146,7 +151,7 @@ class LogStage:
         return self._reported(self.clock() - began)
 
     def look(self, keys: Collection[bytes]) -> Verdict:
-        """Compare only the rows of these keys (the keys of their records)."""
+        """Compare only the rows with these keys, given as the keys of their Kafka records."""
         began, left = self.clock(), sorted(keys)
         for number in range(_LOOKS):
             again = set[bytes]()
@@ -210,7 +215,7 @@ class LogStage:
         return set(unsure) | {leaf for leaf in ours.digests.keys() | seen.digests.keys() if ours[leaf] != theirs[leaf]}
 
     def _narrow(self, suspects: set[int]) -> None:
-        """Compare the digests of unequal leaves again, if the grid has ranges, then compare their rows."""
+        """Compare the digests of the leaves in unequal spans again, then the rows of those that still differ."""
         for _ in range(_LOOKS if self.partition_ledger.grid.ranged else 0):
             if not suspects:
                 return
@@ -260,10 +265,9 @@ class LogStage:
         low: Position,
         moved: Collection[int],
     ) -> set[bytes]:
-        """Compare rows of the source (`images`, as of `low`) with those in the ledger.
+        """Compare rows of the source (`images`, as of `low`) with rows in the ledger (`held`).
 
-        `moved`: the leaves that have changed since. Returns the keys that must be compared again.
-        """
+        `moved` are the leaves that changed since. Return the keys of the rows that must be compared again."""
         again, reach = set[bytes](), Reach(low)
         for key in keys:
             image = images.get(key)
@@ -284,7 +288,7 @@ class LogStage:
     def _differs(
         self, key: bytes, image: Row | None, known: tuple[int, HeldRow] | None, low: Reach, *, moved: bool
     ) -> None:  # fmt: skip
-        """Compare a row with different hashes value by value."""
+        """Compare a row whose hashes differ value by value, and record a finding if it differs."""
         if known is None:
             if moved:
                 raise _Undecided  # it may have been deleted after `low`
@@ -346,10 +350,9 @@ class LogStage:
 
 
 def differing_columns(schema: TableSchema, near: Row, far: Row) -> dict[str, tuple[Canonical, Canonical]]:
-    """Return the columns whose values differ between the source's row and the log's row.
+    """Return the columns that differ between the row at the source and in the topic, with both values.
 
-    A column that the log's record omits, and that has no known default, is not compared.
-    """
+    A column that the record lacks, and that has no known default, is not compared."""
     found: dict[str, tuple[Canonical, Canonical]] = {}
     for column in schema.columns:
         if column.name not in near or (column.name not in far and not column.default_known):

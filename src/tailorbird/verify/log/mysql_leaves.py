@@ -1,11 +1,10 @@
-"""Read digests and rows of leaves from a MySQL or MariaDB source in short transactions, each between two positions.
+"""Read digests and rows from a MySQL or MariaDB source in short transactions with two positions, `low` and `high`.
 
-MySQL does not report the position of a transaction's snapshot: `gtid_executed` contains a GTID a moment after the
-transaction becomes visible. So the set executed before the transaction began is `low`; the snapshot contains all of it.
-The set executed after the reads, including GTIDs that were owned by committing sessions, is `high`; the snapshot
-contains nothing after it. MariaDB reports the exact position. Without GTIDs, a binary log position is written before
-its changes become visible, so the transaction begins a moment after reading `low`.
-"""
+The snapshot of a transaction contains everything up to `low`, and nothing after `high` (see `log_stage`). MySQL does
+not report the position of a snapshot. So `low` is the set of executed GTIDs before the transaction begins. `high` is
+the set after the reads, including GTIDs of sessions that are just committing. MariaDB reports the exact position of
+a snapshot. Without GTIDs, a position in the binary log is written before its changes are visible. So the transaction
+begins a moment after `low` is read."""
 
 from __future__ import annotations
 
@@ -38,10 +37,10 @@ _LONGEST = 3600.0
 
 
 class MySqlLeaves:
-    """Implements `log_stage.NearSource`.
+    """The near end for the tables of one source (implements `log_stage.NearSource`).
 
-    Uses all connections in parallel for the digests of spans, which take most of the time, and otherwise only one.
-    """
+    All connections compute digests of spans in parallel, which takes most of the time. Other reads use one
+    connection."""
 
     def __init__(
         self, source: Source, connections: Sequence[tuple[Connection, Load]], schemas: dict[TableId, TableSchema]
@@ -56,7 +55,7 @@ class MySqlLeaves:
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
     def table(self, partition_ledger: PartitionLedger) -> _Leaves | str:
-        """Return the table of a ledger, or why it cannot be compared."""
+        """Return the table of a ledger, or the reason why it cannot be compared."""
         schema = self._schemas.get(partition_ledger.schema.table_id)
         if schema is None:
             return "the source has no such table"
@@ -75,7 +74,7 @@ class MySqlLeaves:
 
 
 class _Leaves:
-    """One table of a source."""
+    """One table of a source (implements `log_stage.NearTable`)."""
 
     def __init__(
         self, source: Source, connection: Connection, sql: DigestSql, load: Load, *, maria: bool, gtids: bool
@@ -85,7 +84,7 @@ class _Leaves:
         self.others: tuple[_Leaves, ...] = ()
 
     def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceReading]]:
-        """See `log_stage.NearTable`."""
+        """Yield one digest per span, in order. Spans are read in parallel."""
         return in_parallel((self, *self.others), spans, _Leaves._whole)
 
     def _whole(self, span: Span) -> SourceReading:
@@ -94,7 +93,7 @@ class _Leaves:
         return SourceReading(low=low, high=high[0], whole=found)
 
     def digests(self, spans: Sequence[Span]) -> SourceReading:
-        """See `log_stage.NearTable`."""
+        """Read the digests of the leaves of these spans. Leaves without rows are missing."""
         found: dict[int, Digest] = {}
         with self._between() as (low, high):
             for first, last in spans:
@@ -102,7 +101,7 @@ class _Leaves:
         return SourceReading(low=low, high=high[0], digests=found)
 
     def rows(self, leaves: Sequence[int]) -> SourceReading:
-        """See `log_stage.NearTable`."""
+        """Read the rows of these leaves."""
         images = list[Image]()
         with self._between() as (low, high):
             if self._sql.grid.ranged:
@@ -113,14 +112,15 @@ class _Leaves:
         return SourceReading(low=low, high=high[0], images=images)
 
     def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceReading:
-        """See `log_stage.NearTable`."""
+        """Read the rows with these keys."""
         with self._between() as (low, high):
             images = list(keyed_rows(self._connection, self._source, self._sql, keys))
         return SourceReading(low=low, high=high[0], images=images)
 
     @contextmanager
     def _between(self) -> Iterator[tuple[Position, list[Position]]]:
-        """Run one transaction. Yields `low` and, once the transaction has ended, `high`; see the module."""
+        """Context manager for one transaction. Yields `low`, and a list that has `high` once the transaction has
+        ended."""
         connection, high = self._connection, list[Position]()
         self._load.wait()
         with translated(self._source, "look at its position"):
@@ -152,7 +152,7 @@ class _Leaves:
         return Position(file=file, pos=pos, gtid_set=gtids, sequence=0)
 
     def _settled(self) -> Position:
-        """Return the executed GTID set, once every GTID that is owned now is executed or released."""
+        """Return the set of executed GTIDs, once all GTIDs that sessions own now are executed or released."""
         deadline = time.monotonic() + _OWNED
         waiting: GtidSet | None = None
         while True:
@@ -185,11 +185,10 @@ def leaves_of(
     waits: Callable[[str], object] = lambda why: None,
     threads: int = 1,
 ) -> Iterator[MySqlLeaves]:
-    """Open the current tables of a source, over `threads` connections.
+    """Context manager: open the tables of a source over `threads` connections.
 
-    `limits`: limits of status variables; `waits` receives the reason whenever a transaction waits for a limit.
-    Retriable while the source is unavailable. Tables that are not captured have no leaves.
-    """
+    While a status variable exceeds its limit in `limits`, transactions wait, and `waits` receives the reason. Raises
+    Retriable while the source is unavailable."""
 
     def load(connection: Connection) -> Load:
         def status(name: str) -> int | None:

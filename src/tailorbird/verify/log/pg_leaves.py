@@ -1,9 +1,9 @@
-"""Read digests and rows of leaves from a PostgreSQL source in short transactions, each between two positions.
+"""Read digests and rows from a PostgreSQL source in short transactions with two positions, `low` and `high`.
 
-A commit is flushed a moment before other sessions see it, or longer with a synchronous standby. So `low` is the flush
-position a while before the transaction takes its snapshot, and no commit of that time may still wait for a standby.
-`high` is the end of the log after the snapshot was taken; the snapshot contains nothing after it.
-"""
+The snapshot of a transaction contains everything up to `low`, and nothing after `high` (see `log_stage`). A commit
+is flushed a moment before other sessions see it, or longer with a synchronous standby. So `low` is the flush
+position of a while before the snapshot, and no commit of that time may still wait for a standby. `high` is the end
+of the log after the snapshot was taken."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ ACTIVE = "active_sessions"  # the status variable that `--max-load` supports for
 
 
 class PgLeaves:
-    """Implements `log_stage.NearSource`. Uses all connections in parallel for the digests of spans."""
+    """The near end for the tables of one source (implements `log_stage.NearSource`).
+
+    All connections compute digests of spans in parallel."""
 
     def __init__(
         self,
@@ -50,7 +52,7 @@ class PgLeaves:
         self._log = pg_schema.log_of(connections[0][0], source)
 
     def table(self, partition_ledger: PartitionLedger) -> _Leaves | str:
-        """Return the table of a ledger, or why it cannot be compared."""
+        """Return the table of a ledger, or the reason why it cannot be compared."""
         known = self._tables.get(partition_ledger.schema.table_id)
         if known is None:
             return "the source has no such table"
@@ -73,14 +75,14 @@ class PgLeaves:
 
 
 class _Leaves:
-    """One table of a source."""
+    """One table of a source (implements `log_stage.NearTable`)."""
 
     def __init__(self, source: Source, connection: PgConnection, digests: PgDigests, load: Load, log: str) -> None:
         self._source, self._connection, self._digests, self._load, self._log = source, connection, digests, load, log
         self.others: tuple[_Leaves, ...] = ()
 
     def wholes(self, spans: Iterable[Span]) -> Iterator[tuple[Span, SourceReading]]:
-        """See `log_stage.NearTable`."""
+        """Yield one digest per span, in order. Spans are read in parallel."""
         return in_parallel((self, *self.others), spans, _Leaves._whole)
 
     def _whole(self, span: Span) -> SourceReading:
@@ -89,7 +91,7 @@ class _Leaves:
         return SourceReading(low=low, high=high, whole=found)
 
     def digests(self, spans: Sequence[Span]) -> SourceReading:
-        """See `log_stage.NearTable`."""
+        """Read the digests of the leaves of these spans. Leaves without rows are missing."""
         found: dict[int, Digest] = {}
         with self._between() as (low, high):
             for first, last in spans:
@@ -97,7 +99,7 @@ class _Leaves:
         return SourceReading(low=low, high=high, digests=found)
 
     def rows(self, leaves: Sequence[int]) -> SourceReading:
-        """See `log_stage.NearTable`."""
+        """Read the rows of these leaves."""
         images = list[Image]()
         with self._between() as (low, high):
             if self._digests.sql.grid.ranged:
@@ -108,14 +110,14 @@ class _Leaves:
         return SourceReading(low=low, high=high, images=images)
 
     def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceReading:
-        """See `log_stage.NearTable`."""
+        """Read the rows with these keys."""
         with self._between() as (low, high):
             images = list(self._digests.keyed(keys))
         return SourceReading(low=low, high=high, images=images)
 
     @contextmanager
     def _between(self) -> Iterator[tuple[Position, Position]]:
-        """Run one transaction. Yields `low` and `high`; see the module."""
+        """Context manager for one transaction. Yields `low` and `high`."""
         self._load.wait()
         low = self._begun()
         with translated(self._source, "look at its position"):
@@ -127,7 +129,7 @@ class _Leaves:
                 self._connection.query("ROLLBACK")
 
     def _begun(self) -> Position:
-        """Take a snapshot and return `low`. Retriable if commits keep waiting for a standby."""
+        """Take a snapshot and return `low`. Raises Retriable if commits keep waiting for a standby."""
         deadline = time.monotonic() + _STANDBY
         while True:
             with translated(self._source, "look at its position"):
@@ -157,11 +159,10 @@ def leaves_of(
     waits: Callable[[str], object] = lambda why: None,
     threads: int = 1,
 ) -> Iterator[PgLeaves]:
-    """Open the current tables of a source, over `threads` connections.
+    """Context manager: open the tables of a source over `threads` connections.
 
-    `limits`: limits of status variables; `waits` receives the reason whenever a transaction waits for a limit.
-    Retriable while the source is unavailable; UsageError if a listed table is missing.
-    """
+    While a status variable exceeds its limit in `limits`, transactions wait, and `waits` receives the reason. Raises
+    Retriable while the source is unavailable, UsageError if a table is missing."""
 
     def load(connection: PgConnection) -> Load:
         def status(name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Read digests of many spans over several connections, one thread each, in the order of the spans."""
+"""Read the digests of many spans in parallel, over several connections. Results are in the order of the spans."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Connected = TypeVar("Connected")
 def in_parallel(
     connections: Sequence[Connected], spans: Iterable[Span], ask: Callable[[Connected, Span], SourceReading]
 ) -> Iterator[tuple[Span, SourceReading]]:
-    """Query each span on an idle connection, and prefetch at most two spans per connection.
+    """Call `ask` for each span on an idle connection, each in a thread. At most two spans per connection are
+    prefetched.
 
-    An error of `ask` is raised at the turn of its span. Spans that have not begun by then are cancelled.
-    """
+    An error of `ask` is raised when its span is due. Spans that have not begun by then are cancelled."""
     idle = SimpleQueue[Connected]()
     for one in connections:
         idle.put(one)

@@ -38,11 +38,11 @@ _NOT_COMPARED = {"kafka": "external topics", "syslog": "syslog", "maxscale": "a 
 class LogStageOptions:
     """Options of the log stage.
 
-    `since`: compare only rows that changed after this cut (`LAST`: the cut at which the table was last equal).
-    `resume`: continue an interrupted comparison. `max_load`: limits of a source's status variables; while one is
-    exceeded, the comparison waits. `threads`: parallel connections per source. `reported` receives the number of
-    compared rows of a table, `waits` the reason of each wait.
-    """
+    - `since`: compare only rows that changed after this position. `LAST` means where the table was last equal.
+    - `resume`: continue an interrupted comparison.
+    - `max_load`: limits of status variables of the source. While one is exceeded, the comparison waits.
+    - `threads`: parallel connections per source.
+    - `reported`, `waits`: receive the number of compared rows of a table, and the reason of each wait."""
 
     since: str = ""
     resume: bool = False
@@ -54,11 +54,10 @@ class LogStageOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicComparison:
-    """A table's verdict, and what a repair needs; valid until the next table is requested.
+    """The verdict of a table, and what a repair needs. Valid until the next table is requested.
 
-    `keys`: the keys of all differing rows. `look` compares rows again. `signal_applied` waits, while the capture makes
-    progress, until it has applied the signal at an offset; it returns whether it has.
-    """
+    `keys` are the keys of all differing rows. `look` compares rows again. `signal_applied` waits until the capture
+    has applied the signal at an offset. It returns False if the capture makes no progress."""
 
     table: TableId
     verdict: Verdict
@@ -70,18 +69,17 @@ class TopicComparison:
 def verify_log(
     topology: Topology, tables: Collection[TableId] | None = None, ways: LogStageOptions | None = None
 ) -> Iterator[Verdict]:
-    """Return a verdict for each captured or requested table; see `compare_topics`."""
+    """Yield a verdict for each captured table, or for the given ones. See `compare_topics`."""
     return (found.verdict for found in compare_topics(topology, tables, ways or LogStageOptions()))
 
 
 def compare_topics(
     topology: Topology, tables: Collection[TableId] | None, ways: LogStageOptions
 ) -> Iterator[TopicComparison]:
-    """Compare each captured table, or the requested ones, one after the other.
+    """Compare each captured table, or the given ones, one after the other.
 
-    Writes only the progress of `verify`, and the ledger if no other process maintains it. The tables of an unavailable
-    source get a verdict with that reason. Retriable while Kafka is unavailable.
-    """
+    Writes only the progress of `verify`, and the ledger if no other process maintains it. The tables of an
+    unavailable source get a verdict with that reason. Raises Retriable while Kafka is unavailable."""
     with ledger_of(topology, prompt=True) as ledger:
         while not ledger.reader.caught_up:  # while another process maintains the ledger: read its positions first
             ledger.poll(0.01)
@@ -165,7 +163,7 @@ class _Table:
         )
 
     def _verdict(self, partition_ledger: PartitionLedger, stage: LogStage) -> Verdict:
-        """Return the verdict of all rows, or of the rows that changed since a cut."""
+        """Compare all rows, or only the rows that changed since a position."""
         since, name, shape = self._ways.since, str(self._table), partition_ledger.covered.shape
         reached = self._ledger.topology_ledger.reached[self._table.source]
         progress = Progress(
@@ -189,7 +187,8 @@ class _Table:
         return replace(verdict, cut=f"{verdict.cut}; compared all rows: {why}") if why else verdict
 
     def _named(self, partition_ledger: PartitionLedger) -> tuple[set[bytes] | None, str]:
-        """Return the keys of rows that changed since the cut, or why all rows must be compared."""
+        """Return the keys of the rows that changed since the position, or None and the reason why all must be
+        compared."""
         since, source = self._ways.since, self._table.source
         if not walkable(partition_ledger.schema):
             return None, "rows cannot be queried by key, because of a key column's type"
@@ -221,7 +220,7 @@ class _Table:
 
 
 def _of(partition_ledger: PartitionLedger, ends: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
-    """Return the offsets of all partitions of a table. A partition that `ends` does not name starts at 0."""
+    """Return the offsets of all partitions of a table. A partition that `ends` lacks starts at 0."""
     return {
         (partition_ledger.topic, number): ends.get((partition_ledger.topic, number), 0)
         for number in partition_ledger.stores
@@ -229,7 +228,7 @@ def _of(partition_ledger: PartitionLedger, ends: Mapping[tuple[str, int], int]) 
 
 
 def _not_whole(ledger: Ledger, partition_ledger: PartitionLedger) -> str:
-    """Return why the log is incomplete for a table; empty if it is complete."""
+    """Return the reason why the topic of a table is incomplete, or an empty text."""
     table = partition_ledger.schema.table_id
     reached = ledger.topology_ledger.reached.get(table.source)
     if reached is None:
@@ -249,10 +248,9 @@ def _unknown(table: TableId, why: str) -> TopicComparison:
 
 
 def verify_topics(request: Request, terminal: Terminal) -> Iterator[StageResult]:
-    """Compare each requested source table, and each one that a requested table reads; repair it if requested.
+    """Compare each requested source table, and those that a requested joined table reads. Repair them if requested.
 
-    Retriable while Kafka is unavailable.
-    """
+    Raises Retriable while Kafka is unavailable."""
     topology = request.topology
     # a probe answers within two seconds; the ledger would wait much longer
     if unavailable := kafka_problem(topology.log.brokers):
@@ -276,7 +274,7 @@ def verify_topics(request: Request, terminal: Terminal) -> Iterator[StageResult]
 
 
 def _repaired(request: Request, found: TopicComparison, terminal: Terminal) -> StageResult:
-    """Ask the capture to publish the differing rows again, then compare the same rows again."""
+    """Let the capture publish the differing rows again, then compare them again."""
     count = len(found.keys)
     plan = f"{count:,} rows of {found.table}: the capture reads them again and publishes what differs"
     if request.dry_run:

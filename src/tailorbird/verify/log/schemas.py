@@ -12,10 +12,9 @@ OTHER_COLUMNS = "its columns at the source differ from those in the log"
 def compared_schema(
     partition_ledger: PartitionLedger, schema: TableSchema
 ) -> tuple[TableSchema, CoveredColumns] | None:
-    """Return the schema without masked columns, and what its digests cover.
+    """Return the schema without masked columns, and the columns that its digests cover.
 
-    Returns None if the log's digests cover other columns. `schema` is the current schema at the source.
-    """
+    `schema` is the current one at the source. None if the digests of the ledger cover other columns."""
     masked = [name for name, why in partition_ledger.covered.left_out if name not in dict(covered(schema).left_out)]
     what = covered(schema, masked)
     if (what.key, [(f.name, f.kind, f.digits) for f in what.forms]) != (

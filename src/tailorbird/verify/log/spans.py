@@ -1,4 +1,5 @@
-"""Split a table into spans of leaves for a comparison, without spans that an earlier run has compared."""
+"""Split a table into spans of leaves for a comparison. A *leaf* is a range of keys, a span consists of adjacent
+leaves."""
 
 from __future__ import annotations
 
@@ -21,11 +22,10 @@ class ComparedSpan(NamedTuple):
 
 
 def spans_of(partition_ledger: PartitionLedger, settled: Iterable[ComparedSpan] = ()) -> list[Span]:
-    """Return spans of about `GROUP_ROWS` rows that cover all leaves of the grid except the settled ones.
+    """Return spans of about `GROUP_ROWS` rows, which cover all leaves except those in `settled` spans.
 
-    They include leaves without rows in the ledger, because the source may have rows there. A grid without ranges has
-    one span.
-    """
+    Leaves without rows in the ledger are included, because the source may have rows there. A table whose keys cannot
+    be divided into ranges has one span."""
     if not partition_ledger.grid.ranged:
         return [(0, partition_ledger.grid.last)]
     counts = sorted(partition_ledger.counts().items())

@@ -1,1 +1,1 @@
-"""The table stage: compare the query's answer over the sources with the table in HBase."""
+"""The table stage of `verify`: compare the query over the sources (near end) with the table in HBase (far end)."""

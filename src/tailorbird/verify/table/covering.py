@@ -1,4 +1,4 @@
-"""Check whether a barrier's positions cover those of a snapshot."""
+"""Check whether the positions in a barrier are at or after those of a snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tailorbird.verify.positions import covers
 
 
 def uncovered(wanted: Mapping[str, str], reached: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the sources whose wanted position a barrier does not cover yet. ValueError for an invalid position."""
+    """Return the sources whose position in a barrier (`reached`) is before the wanted one.
+
+    Raises ValueError for an invalid position."""
     return [
         source for source, position in wanted.items() if source not in reached or not covers(reached[source], position)
     ]

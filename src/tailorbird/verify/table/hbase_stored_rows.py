@@ -22,7 +22,9 @@ _POLL = 0.1
 
 
 class StoredRows:
-    """Rows by hexadecimal key, for one thread. Retriable while HBase is unavailable; UsageError for a missing table."""
+    """Reads rows by hexadecimal key, for one thread.
+
+    Raises Retriable while HBase is unavailable, UsageError if the table is missing."""
 
     def __init__(self, topology: Topology, table: Table, *, settling: SettlingPolicy) -> None:
         self._buckets, self._settling = table.salt_buckets, settling
@@ -47,7 +49,7 @@ class StoredRows:
         return found
 
     def remove(self, rows: Mapping[str, int]) -> None:
-        """Delete rows, each as of a timestamp (ms). Later writes remain."""
+        """Delete rows, each as of a timestamp (ms), so that later writes remain."""
         timestamps: dict[int, list[bytes]] = {}
         for key, timestamp in rows.items():
             timestamps.setdefault(timestamp, []).append(bytes.fromhex(key))
@@ -60,7 +62,8 @@ class StoredRows:
         return self.joined.last_timestamp()
 
     def wait(self, positions: Mapping[str, str]) -> int | None:
-        """Wait for a barrier that covers positions. Return its timestamp, or None when the settling policy gives up."""
+        """Wait for a barrier at or after the positions. Return its timestamp, or None if the settling policy gives
+        up."""
         self._settling.begin(time.monotonic())
         while True:
             barrier = self.joined.barrier()

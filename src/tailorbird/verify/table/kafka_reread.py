@@ -1,4 +1,4 @@
-"""Ask the captures to read rows again, and wait until the join has written the results."""
+"""Let captures publish source rows again, and wait until the join has written the results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ Reached = Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 class RereadRequester:
-    """Implements `table_repair.RereadRequests` for one table.
+    """Requests re-reads for one joined table (implements `table_repair.RereadRequests`).
 
-    `plan` returns the source rows to read again for some rows of the table. `reached` returns the positions of the
-    table's barrier.
-    """
+    `plan` returns the source rows to read for some rows of the table. `reached` returns the positions in the table's
+    barrier."""
 
     def __init__(
         self,
@@ -39,7 +38,8 @@ class RereadRequester:
         self._topology, self._plan, self._reached, self._settling = topology, plan, reached, settling
 
     def report(self, rows: Sequence[Row]) -> str:
-        """See `RereadRequests`. A capture applies a signal once, and commits that fact with the rows that it read."""
+        """Request the source rows of some rows, and wait until the table contains the results. Return why not, or an
+        empty text."""
         with PositionsReader(self._topology) as log:
             for one in self._plan(rows):
                 name = one.table.name
@@ -49,7 +49,8 @@ class RereadRequester:
         return ""
 
     def _reported(self, log: PositionsReader, source: str, name: str, signal: int) -> str:
-        """Wait until the table contains the rows that were read. Return the reason if it does not."""
+        """Wait until the table contains the rows that a signal requested. Return the reason if it does not, or an
+        empty text."""
         record: CapturedPosition | None = None
         self._settling.begin(time.monotonic())
         while True:

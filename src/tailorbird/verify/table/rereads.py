@@ -1,12 +1,11 @@
-"""Determine which source rows the capture must read again, so that the join writes some rows of its table again.
+"""Find the source rows that must be read again, so that the join writes certain rows of its table again.
 
-A join writes a row whenever it receives an event of the root's row, even if the result is unchanged. Nothing else makes
-it write an unchanged row. The capture publishes every row that it reads again, so no special message is needed, and
-both engines work. The repair also fixes errors in the log, and stale join state from a change that the log missed.
+A join writes a row whenever it receives an event of the row of the root table, even if the result is unchanged. The
+capture publishes every row that it reads again. So no special message is needed, and both engines support it. This
+repairs errors in the topic, too, and outdated join state.
 
-Some steps publish only changes and suppress the repeated row: groups, first rows of groups, pairs, and the reordering
-step for at-least-once delivery. Tables with these steps need a rebuild.
-"""
+Some steps suppress a repeated row: groups, ROW_NUMBER(), many-to-many joins, and the `latest` step. Tables with
+these steps need a rebuild."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ MOST_KEYS = 1000  # keys of a table to read again; for more, the whole table is 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReread:
-    """Rows of a captured table to read again: those that match `where` (SQL; empty: all rows)."""
+    """Rows of a captured table to read again: those that satisfy the SQL condition `where` (empty: all rows)."""
 
     table: TableId
     where: str
@@ -40,11 +39,10 @@ def rereads(
     rows: Sequence[Row],
     where_of: Callable[[str], WhereKeys] = lambda source: where_keys,
 ) -> tuple[TableReread, ...]:
-    """Return the source rows to read again for some rows of the result; empty if no reading has this effect.
+    """Return the source rows to read again for some `rows` of the result. Empty if that would have no effect.
 
-    `rows` contain at least the columns of the row key. `where_of` returns the function that builds the condition on
-    keys for the server of a source.
-    """
+    `rows` have at least the columns of the row key. `where_of` returns, for a source, the function that builds the
+    SQL condition."""
     roots = _roots(plan, plan.last)
     if roots is None:
         return ()
@@ -62,10 +60,8 @@ def rereads(
 
 
 def _roots(plan: Plan, fragment: Fragment) -> list[Node] | None:
-    """Return the root nodes whose every event makes the fragment publish a row.
-
-    Returns None if a step in between publishes only changes.
-    """
+    """Return the root nodes whose every event makes the fragment emit a row. None if a step suppresses repeated
+    rows."""
     root = fragment.root
     if fragment.group is not None or not isinstance(root, Node):
         return None

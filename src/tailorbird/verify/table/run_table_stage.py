@@ -30,10 +30,9 @@ _BETWEEN_LOOKS = 1.0
 
 
 def verify_tables(request: Request, terminal: Terminal) -> Iterator[StageResult]:
-    """Compare each table with the answer of its query, and repair it if requested.
+    """Compare each table with the result of its query, and repair it if requested.
 
-    Retriable while a server is unavailable.
-    """
+    Raises Retriable while a server is unavailable."""
     for name in request.tables:
         yield _verified(request, request.topology.tables[name], terminal)
 
@@ -115,7 +114,7 @@ def _extra(gone: int) -> str:
 
 
 def _steps(gone: int, again: int, read: Sequence[TableReread]) -> str:
-    """Describe the steps of a repair."""
+    """Describe the steps of a repair: rows to delete (`gone`), rows to write again, and source rows to read."""
     if not read:
         return f"delete {_rows(gone)} of HBase at their versions, if you confirm it (--force)"
     tables = ", ".join(f"{'rows' if one.where else 'all rows'} of {one.table}" for one in read)

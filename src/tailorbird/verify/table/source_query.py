@@ -17,7 +17,7 @@ from tailorbird.verify.table.table_stage import QueryAnswer, Row
 
 
 def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
-    """Read whole tables of a source in one consistent snapshot. Retriable while the source is unavailable."""
+    """Read whole tables of a source in one consistent snapshot. Raises Retriable while the source is unavailable."""
     read: Read = pg_tables.read_snapshot if source.type == "postgresql" else mysql_tables.read_snapshot
     return read(source, tables)
 
@@ -26,10 +26,9 @@ Read = Callable[[Source, Collection[TableId]], TablesSnapshot]
 
 
 class SourceQuery:
-    """Queries the sources of one table. Each call reads everything again.
+    """Runs the query of one joined table over its sources. Each call reads the source tables again.
 
-    Retriable while a source is unavailable; Skippable if the query's answer is unknown.
-    """
+    Raises Retriable while a source is unavailable, Skippable if the result is unknown."""
 
     def __init__(self, topology: Topology, table: Table, layout: Layout, *, read: Read = read_snapshot) -> None:
         self._topology, self._table, self._read = topology, table, read
@@ -37,7 +36,7 @@ class SourceQuery:
         self._tables = tables_of(topology, table)
 
     def ask(self) -> QueryAnswer:
-        """Return the query's answer with the sources' positions, at or after the snapshots that were read."""
+        """Return the result of the query, and the sources' positions, which are at or after the snapshots."""
         positions: dict[str, str] = {}
         given: dict[TableId, SourceTable] = {}
         for name in sorted({one.source for one in self._tables}):
@@ -56,7 +55,7 @@ class SourceQuery:
 
 
 def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: Barrier | None) -> str:
-    """Return why a table cannot be compared with its sources; empty if it can."""
+    """Return the reason why a table cannot be compared with its sources, or an empty text."""
     sources = {one.source: topology.sources[one.source] for one in tables_of(topology, table)}
     for name, source in sources.items():
         if source.type == "sql" or source.poll is not None:

@@ -1,17 +1,15 @@
-"""Repair differing rows through the normal data path, during live traffic. The join decides what is right.
+"""Repair rows of a joined table that differ, while traffic continues. The join decides what is right.
 
-First the captures read source rows again, so that the join writes its rows again. The join's state is right, so it
-writes the right values, with a new batch timestamp that is newer than the wrong version. Then extra rows are deleted
-that the join has not written again. The query's answer alone never removes a row, because DuckDB might compute
-something else than the join. The delete has the timestamp of the version that was read. It removes exactly this version
-and loses to any newer put, so the join needs no coordination. Replication carries the delete to the index, where the
-fence applies. If the join writes the same row as before, or writes an extra row again, it disagrees with the answer;
-the comparison after the repair reports that.
+First the captures publish the source rows again, so the join writes its rows again. Its state is right, so it writes
+the right values, and the new batch timestamp is newer than the wrong row. Then rows that should not exist are
+deleted, unless the join has written them again. Only DuckDB says that they should not exist, and it might compute
+something else than the join. The delete has the timestamp of the row that was read, so it loses to any newer write.
+Replication carries it to the index. If the join still disagrees with DuckDB, the comparison after the repair reports
+that.
 
-Some joins cannot be made to write single rows again (groups). Then rows are deleted only if the user confirms it.
+Some joins cannot be made to write single rows again (groups). Rows are then deleted only if the user confirms.
 
-A row with a timestamp in the future hides everything that the join writes until then. It is left unchanged.
-"""
+A row with a timestamp in the future hides everything that the join writes until then. It is left unchanged."""
 
 from __future__ import annotations
 
@@ -23,28 +21,28 @@ from tailorbird.verify.table.table_stage import DifferingRow, Row, Stored
 
 
 class RowRemover(Protocol):
-    """Deletes rows by hexadecimal key, each as of a timestamp in ms. `rows` reads existing rows. Retriable."""
+    """Reads and deletes rows by hexadecimal key; a delete has a timestamp in ms. Raises Retriable while HBase is
+    unavailable."""
 
     def remove(self, rows: Mapping[str, int]) -> None: ...
     def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]: ...
 
 
 class RereadRequests(Protocol):
-    """Makes the join write rows again. Retriable.
+    """Makes the join write rows again. Raises Retriable while a server is unavailable.
 
-    Each row contains at least the columns of its row key. Returns after the barrier of the rows with an empty text, or
-    with the reason why the rows were not written.
-    """
+    Each row has at least the columns of its row key. `report` returns once the rows are written, with an empty text,
+    or returns the reason why they were not."""
 
     def report(self, rows: Sequence[Row]) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedRows:
-    """Numbers of rows `removed` and `reported` (written again), or the `reason` why nothing was done.
+    """The numbers of rows that were `removed` and written again (`reported`), or the `reason` why nothing was done.
 
-    `confirmed`: extra rows that the join has written again. `left`: key → why a row is unchanged.
-    """
+    `confirmed`: rows that should not exist, but the join has written them again. `left`: key → why a row is
+    unchanged."""
 
     removed: int = 0
     reported: int = 0
@@ -54,7 +52,7 @@ class RepairedRows:
 
     @property
     def line(self) -> str:
-        """The result as text."""
+        """Return the result as text."""
         said = [
             f"{self.removed:,} removed" if self.removed else "",
             f"{self.reported:,} written again" if self.reported else "",
@@ -68,10 +66,9 @@ class RepairedRows:
 def repair_rows(
     wrong: Sequence[DifferingRow], kept: RowRemover, join: RereadRequests, *, now_ms: int, without_join: bool = False
 ) -> RepairedRows:
-    """Repair rows. Idempotent. `without_join`: delete extra rows without making the join write rows again.
+    """Repair the rows in `wrong`. May be repeated. `without_join` only deletes rows that should not exist.
 
-    Retriable while a server is unavailable; a part may be done then.
-    """
+    Raises Retriable while a server is unavailable; some rows may be repaired then."""
     early = {
         one.key: f"its timestamp {one.stored.version // 2} is in the future"
         for one in wrong

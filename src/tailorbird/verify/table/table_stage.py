@@ -1,14 +1,14 @@
-"""Compare the answer of the topology's SELECT over the source rows with the table in HBase.
+"""Compare the result of a table's SELECT over the sources with the table in HBase.
 
-Every table that the query reads is read completely, in one consistent snapshot per source. DuckDB answers the query.
-Once a barrier covers the snapshots, all rows are compared. A row that differs, because it is wrong or because it
-changed in between, is compared again:
+Every source table of the query is read completely, in one consistent snapshot per source, and DuckDB runs the query.
+Once a barrier in HBase is at or after the snapshots, all rows are compared. A row may differ only because it changed
+in the meantime. So it is compared again, in this order:
 
-    answer of the last snapshots → wait for a barrier that covers them → rows in HBase → new snapshots and answer
+    result of the last snapshots → wait for a barrier after them → read rows in HBase → new snapshots and result
 
-A row is wrong if, in several consecutive rounds, it keeps one version in HBase that the barrier covers, and differs
-from the answers before and after reading it. A row whose answer changes is moving.
-"""
+A row is wrong if two conditions hold in several rounds in a row. It keeps the same version in HBase, older than the
+barrier. And it differs from the results before and after it is read. If the results differ from one another, the row
+is moving."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ _LONGEST = 120
 
 
 class QueryAnswer(NamedTuple):
-    """The query's answer by hexadecimal row key, with the position of each source, at or after its snapshot.
+    """The result of the query by hexadecimal row key, and each source's position, at or after its snapshot.
 
-    `refused`: the number of rows that cannot have a row key; the join writes them to the dead-letter topic. `unknown`:
-    columns that are not compared and that the rows omit, each with the reason.
-    """
+    `refused` is the number of rows without a valid row key, which the join makes dead letters. `unknown` are columns
+    that are left out and not compared, with reasons."""
 
     rows: Mapping[str, Row]
     positions: Mapping[str, str]
@@ -43,7 +42,8 @@ class QueryAnswer(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A row of HBase: its version (2 · the newest cell's timestamp), and its values or why it cannot be decoded."""
+    """A row of HBase: its version (2 · the timestamp of the newest cell), and its values or why it cannot be
+    decoded."""
 
     version: int
     values: Row | None
@@ -51,7 +51,8 @@ class Stored(NamedTuple):
 
 
 class DifferingRow(NamedTuple):
-    """A row that differs: its hexadecimal key, the row of the query's answer, and the row in HBase (None: no row)."""
+    """A row that differs: its hexadecimal key, the expected row, and the row in HBase. None means that there is
+    none."""
 
     key: str
     expected: Row | None
@@ -59,32 +60,30 @@ class DifferingRow(NamedTuple):
 
     @property
     def row(self) -> Row | None:
-        """The row of the answer, or else the row in HBase; None if it could not be decoded."""
+        """Return the expected row, or else the row in HBase. None if it could not be decoded."""
         return self.expected if self.expected is not None else self.stored and self.stored.values
 
 
 class TableComparison(NamedTuple):
-    """A verdict and all differing rows, which may be more than its findings."""
+    """A verdict, and all differing rows. The verdict has only the first findings."""
 
     verdict: Verdict
     wrong: tuple[DifferingRow, ...]
 
 
 class Sources(Protocol):
-    """The near end (tailorbird.verify.table.source_query): the query's current answer.
+    """The near end: the current result of the query (tailorbird.verify.table.source_query).
 
-    Retriable while a source is unavailable.
-    """
+    Raises Retriable while a source is unavailable."""
 
     def ask(self) -> QueryAnswer: ...
 
 
 class StoredRowsReader(Protocol):
-    """The far end (tailorbird.verify.table.hbase_stored_rows). Retriable while HBase is unavailable.
+    """The far end (tailorbird.verify.table.hbase_stored_rows). Raises Retriable while HBase is unavailable.
 
-    `wait` returns the timestamp of a barrier that covers positions, or None if that takes too long. `written` returns
-    the newest timestamp of a batch or barrier.
-    """
+    `wait` returns the timestamp of a barrier at or after the positions, or None if that takes too long. `written`
+    returns the newest timestamp of a batch or barrier."""
 
     def scan(self) -> Iterator[tuple[str, Stored]]: ...
     def rows(self, keys: Sequence[str]) -> Mapping[str, Stored]: ...
@@ -93,10 +92,10 @@ class StoredRowsReader(Protocol):
 
 
 class TableStage:
-    """Compares one table with its query's answer. Read-only. `seconds` is a clock; `pause` waits between two rounds.
+    """Compares one table with the result of its query. Read-only. `seconds` is a clock, `pause` waits between two
+    rounds.
 
-    Memory: all rows of the source tables and of the answer.
-    """
+    All rows of the source tables and of the result are in memory."""
 
     def __init__(
         self,
@@ -119,7 +118,7 @@ class TableStage:
         self._wrong: dict[str, DifferingRow] = {}
 
     def compare(self) -> TableComparison:
-        """Compare every row. Retriable while a server is unavailable."""
+        """Compare every row. Raises Retriable while a server is unavailable."""
         began = self._seconds()
         self._asked = self._ask()
         self._timestamp = self._kept.wait(self._asked.positions)
@@ -234,7 +233,8 @@ def _without(row: Row | None, columns: Container[str]) -> Row | None:
 
 
 def equal(expected: Row | None, stored: Stored | None, unknown: Container[str] = ()) -> bool:
-    """Return whether HBase holds the expected row, apart from `unknown` columns. A missing column counts as NULL."""
+    """Return whether the row in HBase is the expected one, apart from `unknown` columns. A missing column counts as
+    NULL."""
     if expected is None or stored is None:
         return expected is None and stored is None
     values = stored.values

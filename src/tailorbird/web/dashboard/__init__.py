@@ -1,1 +1,1 @@
-"""The live page of an index."""
+"""Serve live dashboards over the indexes of a topology."""

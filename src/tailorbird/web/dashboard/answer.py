@@ -1,4 +1,4 @@
-"""Values that Solr returns for a dashboard's query."""
+"""Read Solr's response to a dashboard's query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tailorbird.web.dashboard.view import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRow:
-    """A document: its key and version, and when its newest change was committed and indexed (ms)."""
+    """A document in the table of a page: its key and version, and when its newest change was committed and indexed
+    (ms)."""
 
     key: str
     version: int
@@ -25,7 +26,8 @@ class PageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacetCounts:
-    """Values of a facet with their counts, most frequent first. `more` is the number of further values."""
+    """The values of a facet with their counts, most frequent first. `more` is the number of values that are not
+    listed."""
 
     counts: Mapping[Value, int]
     more: int
@@ -33,13 +35,11 @@ class FacetCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Answer to one refresh: `total` rows match out of `all_rows`. `received_ms` is when this process received the
-    answer.
+    """The result of one refresh: `total` of `all_rows` rows match. `received_ms` is when this process received it.
 
-    `span` is the time span of the whole index. `bars` are pairs (first instant, rows). `newest_commit_ms` and
-    `newest_indexed_ms` are the maxima over the matching rows. `incomplete` is the number of changes that the join has
-    refused, according to the barriers.
-    """
+    - `span`: the time range of the whole index. `bars`: (start, number of rows) of each bar of the histogram.
+    - `newest_commit_ms`, `newest_indexed_ms`: the maxima over the matching rows.
+    - `incomplete`: the number of changes that the join has refused, according to the barriers."""
 
     received_ms: int
     total: int
@@ -54,7 +54,7 @@ class Answer:
 
 
 def read_answer(view: View, response: Mapping[str, Any], *, received_ms: int) -> Answer:
-    """Read Solr's JSON. Raises KeyError or TypeError if it is not an answer to `query_params`."""
+    """Parse Solr's response to a query of `query_params`. Raises KeyError or TypeError if it is another one."""
     facets = response.get("facets", {})
     everything = facets.get("all", {"count": 0})
     first, last = instant_of(everything.get("first")), instant_of(everything.get("last"))
@@ -95,5 +95,5 @@ def _counts(facet: Mapping[str, Any]) -> FacetCounts:
 
 
 def _whole(number: Any) -> int | None:
-    """Convert a metric of Solr to a whole number. It is absent, or not finite, if no row matches."""
+    """Convert a number from Solr to an integer. None if it is absent or not finite, because no row matches."""
     return int(number) if isinstance(number, int | float) and number == number and abs(number) < 1e18 else None

@@ -1,4 +1,4 @@
-"""State that all browsers of one dashboard share."""
+"""The state of a dashboard that all browsers share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from tailorbird.web.dashboard.view import IndexField, View, view_of
 
 
 class Board:
-    """State that all browsers of one dashboard share: the location of its index and, once known, its view.
+    """The state of a dashboard that all browsers share: its index and, once known, the columns.
 
-    `waiting` returns the number of dead letters whose rows are missing from the index, or None if unknown. `checked`
-    returns the results of the checks of its tables. `columns` are the columns of the query in its order, if it names
-    them. Solr would order them alphabetically.
-    """
+    `waiting` returns how many rows the index lacks because of dead letters, or None if that is unknown. `checked`
+    returns the results of checks of its tables. `columns` are the columns in the order of the query, if it names
+    them, because Solr orders columns alphabetically."""
 
     def __init__(
         self,
@@ -35,15 +34,17 @@ class Board:
         self._fit: FitBoard | None = None
 
     def view(self) -> View | None:
-        """Return the view, read from Solr until the index has columns. Raises TopologyError for a column that the index
-        does not have."""
+        """Return the dashboard's columns. They are read from Solr until the index has some.
+
+        Raises TopologyError if the dashboard names a column that the index lacks."""
         if self._view is None:
             self._view = view_of(self.topology, self.dashboard, self._known())
         return self._view
 
     def fit(self) -> FitBoard | None:
-        """Return the panels, read from Solr until the index has columns. Raises TopologyError for a column that the
-        index does not have."""
+        """Return the panels with their columns. They are read from Solr until the index has columns.
+
+        Raises TopologyError if a panel names a column that the index lacks."""
         if self._fit is None and self.view() is not None:
             self._fit = fit(self.topology, self.dashboard, self._known())
         return self._fit

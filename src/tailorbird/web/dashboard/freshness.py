@@ -13,13 +13,11 @@ LEEWAY_MS = 2_000
 
 
 class Freshness:
-    """Records when this page first saw each version of each row that it shows, and computes the latency since the
-    commit.
+    """Records when this page first saw a version of a row, and computes the latency since its commit at the source.
 
-    A row may also enter the page because the filters changed or another row left. That is not an arrival. So a version
-    counts only if it was indexed after everything in the previous answer with the same filters (less a leeway). The
-    times compare the source's clock with this machine's clock.
-    """
+    A row may also appear because the filters changed or another row left, which is no arrival. So a version counts
+    only if it was indexed after everything in the previous answer with the same filters (less a tolerance). The
+    latency compares the source's clock with this machine's clock."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], int | None] = {}
@@ -27,12 +25,12 @@ class Freshness:
         self._indexed_ms: int | None = None
 
     def restart(self) -> None:
-        """Treat the next answer as the baseline, because the filters changed or the browser was disconnected."""
+        """Start again with the next answer, because the filters changed or the browser was disconnected."""
         self._known.clear()
         self._indexed_ms = None
 
     def observe(self, answer: Answer) -> None:
-        """Record the rows of an answer. The caller passes every answer once, in the order of arrival."""
+        """Record the rows of an answer. Call it once for every answer, in order."""
         known: dict[tuple[str, int], int | None] = {}
         for row in answer.rows:
             seen = (row.key, row.version)
@@ -49,12 +47,11 @@ class Freshness:
         self._indexed_ms = max(self._indexed_ms or 0, answer.newest_indexed_ms or 0)
 
     def of(self, key: str, version: int) -> int | None:
-        """Return the milliseconds from commit to visibility of a row shown, or None if the row was there before this
-        page."""
+        """Return the latency (ms) of a row on the page. None if the row existed before this page was opened."""
         return self._known.get((key, version))
 
     def p50(self, now_ms: int) -> int | None:
-        """Return the median milliseconds from commit to visibility over the last minute, or None if no row arrived."""
+        """Return the median latency (ms) of the rows that arrived in the last minute. None if there was none."""
         while self._samples and self._samples[0][0] < now_ms - MINUTE_MS:
             self._samples.popleft()
         return round(median(latency for _, latency in self._samples)) if self._samples else None

@@ -38,16 +38,17 @@ def serve_dashboards(
     listed: Mapping[str, tuple[str, Callable[[int], ListedPage]]] = MappingProxyType({}),
     explain: ExplainRow | None = None,
 ) -> None:
-    """Serve the pages until SIGTERM or SIGINT, the first at `/`, each with links to the others; then return.
+    """Serve dashboards until SIGTERM or SIGINT: the first at `/`, each with links to the others.
 
-    A dashboard with panels shows them, and its rows at `/rows/<name>`. One without panels is a page of rows. `look`
-    returns the graph of `/overview`. `listed` has further pages by path: a title, and a function from a moment to the
-    page. `explain` returns the sources of the cells of a row, given its table and row key.
+    A dashboard with panels shows these, and its rows at `/rows/<name>`. One without panels is a page of rows.
 
-    Raises UsageError before it serves if the port is taken, the address is not one of this machine, or other machines
-    can reach it without a login and TLS. Raises TopologyError if a dashboard names a column that its index does not
-    have. If Solr is unavailable, the page says so and recovers by itself.
-    """
+    - `look` returns the graph of `/overview`.
+    - `listed` has further pages by path: a title, and a function that builds the content for a time (ms).
+    - `explain` returns the sources of a row's cells, given its table and row key.
+
+    Raises UsageError at the start if the port is in use, or if other machines can reach the pages without login and
+    TLS. Raises TopologyError if a dashboard names a column that its index lacks. While Solr is unavailable, the
+    pages say so."""
     refuse_taken(host, port)
     refuse_open(host, access, loopback=is_loopback(host))
     paths = {board.dashboard.name: f"/dashboard/{board.dashboard.name}" for board in boards}
@@ -80,7 +81,7 @@ def serve_dashboards(
 
 
 def _keep(hubs: Sequence[Hub]) -> None:
-    """Run the loop of each hub while the server runs. A hub that ends because of a bug logs it."""
+    """Run the refresh loop of each hub while the server runs. An unexpected end is logged."""
     tasks: list[asyncio.Task[None]] = []
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
 
@@ -102,7 +103,7 @@ def _keep(hubs: Sequence[Hub]) -> None:
 
 
 def _serve(board: Board, path: str, others: Mapping[str, str]) -> None:
-    """Create the page of a dashboard at a path. `others` are the titles of the other dashboards by path."""
+    """Create the page of a dashboard. `others` are the titles of the other dashboards by path."""
 
     @ui.page(path, title=board.dashboard.title)
     def page(client: Client) -> None:

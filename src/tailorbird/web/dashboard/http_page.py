@@ -25,8 +25,10 @@ SECONDS_TO_TYPE = 0.25
 
 
 class Page:
-    """Page of one browser. It sends Solr one query per refresh (two at first, since the histogram needs the time span),
-    and none while its browser is disconnected. `others` are the titles of further dashboards by path."""
+    """The page of one browser. `others` are the titles of other dashboards by path.
+
+    Each refresh is one Solr query; the first has two, because the histogram needs the time range. While the browser
+    is disconnected there are none."""
 
     def __init__(self, board: Board, client: Client, others: Mapping[str, str]) -> None:
         self._board, self._client = board, client
@@ -84,7 +86,7 @@ class Page:
     # Selection
 
     def _choose(self, **changes: object) -> None:
-        """Change the filters and query at once."""
+        """Change the filters and refresh at once."""
         filters = replace(self._filters, **changes)  # type: ignore[arg-type]  # the callers name fields of Filters
         if filters == self._filters:
             return
@@ -184,7 +186,7 @@ class Page:
         self._table.show(answer, self._freshness)
 
     def _unavailable(self, why: str) -> None:
-        """Show what is missing. The rows stay on the page, with the time of their last refresh."""
+        """Show why there is no answer. The rows stay on the page, with the time of their refresh."""
         shown = ""
         if self._answer:
             shown = time.strftime(" The rows shown are from %H:%M:%S.", time.localtime(self._answer.received_ms / 1000))

@@ -1,8 +1,6 @@
-"""Parts of a dashboard's page: facet, histogram, table. Each shows the values that it is given and reports the user's
-selection.
+"""The parts of a dashboard's page: facet, histogram and table. Each shows data and reports the user's selection.
 
-Cell values reach the browser as text nodes and attributes only, never as markup.
-"""
+Values reach the browser as text nodes and attributes only, never as markup."""
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ _TABLE_ROW = """
 
 
 class FacetPart:
-    """Checkboxes for the values of one column. They keep the order of first appearance, so that none moves under the
+    """Checkboxes for the values of one column. They stay in place when counts change, so that none moves under the
     pointer."""
 
     def __init__(
@@ -89,8 +87,7 @@ class FacetPart:
                 self._more_label = ui.label()
 
     def show(self, facet: FacetCounts, picked: frozenset[Value]) -> None:
-        """Show the counts of the newest answer. A selected value stays listed; others are removed when they have no
-        rows."""
+        """Show the counts of an answer. A selected value stays listed; others are removed when they have no rows."""
         for value in [v for v in self._boxes if v not in facet.counts and v not in picked]:
             self._boxes.pop(value)[0].delete()
         for value in [*facet.counts, *sorted(picked - facet.counts.keys(), key=str)]:
@@ -124,7 +121,7 @@ class FacetPart:
 
 
 class HistogramPart:
-    """Rows over time. A click on a bar, or a drag over several, selects that range."""
+    """A histogram of rows over time. Clicking a bar, or dragging over several, selects that time range."""
 
     def __init__(self, view: View, choose: Callable[[Span | None], None]) -> None:
         self._choose = choose
@@ -224,7 +221,7 @@ class TablePart:
             self._table.add_slot("body", _TABLE_ROW)
 
     def show(self, answer: Answer, freshness: Freshness) -> None:
-        """Show the rows of the newest answer. Rows that have just arrived are highlighted once."""
+        """Show the rows of an answer. Rows that have just arrived are highlighted once."""
         self._table.rows = [self._row(row, answer.received_ms, freshness) for row in answer.rows]
         shown, total = len(answer.rows), answer.total
         self._note.set_text(f"the newest {shown} of {count_text(total)}" if total > shown else "")

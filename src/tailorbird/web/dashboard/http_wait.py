@@ -1,11 +1,10 @@
-"""Serve `GET /wait` next to the page: a program that has written waits until its change is readable.
+"""Serve `GET /wait`: a program that has written to a source waits until its change can be read.
 
     /wait?source=shop&gtid=SET[&until=log|table|index][&table=NAME][&timeout=SECONDS]
 
-Answers 200 with `{"reached": true, …}`, 504 with `{"reached": false, "lacks": …}` after the timeout, 400 for an invalid
-request, and 503 if the maximum number of requests is already waiting. Without `gtid` the source is asked for its
-current position.
-"""
+The response is 200 with `{"reached": true, …}`, or 504 with `{"reached": false, "lacks": …}` after the timeout. It
+is 400 for an invalid request, and 503 if too many requests are waiting. Without `gtid`, the current position of the
+source is used."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ LONGEST = 60.0  # seconds: the longest timeout that a request may ask for
 
 
 def serve_wait(topology: Topology) -> None:
-    """Answer `GET /wait` in this process's server."""
+    """Add `GET /wait` to this process's web server."""
     places = threading.BoundedSemaphore(_AT_ONCE)
 
     # not a coroutine: each request waits in its own thread

@@ -1,8 +1,7 @@
-"""Build the parameters of the Solr query of one refresh.
+"""Build the parameters of the Solr query for one refresh.
 
-User input never becomes query syntax: words keep letters and digits only, and values travel in separate parameters
-(`$v0`), which `{!term}` takes literally.
-"""
+User input never becomes query syntax. Words keep only letters and digits. Values are separate parameters (`$v0`),
+which `{!term}` takes literally."""
 
 from __future__ import annotations
 
@@ -28,7 +27,9 @@ _WORD = re.compile(r"\w+(?:[.,'’]\w+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Selection of a user: words, values per facet (any of them), a time range, and facets to list in full."""
+    """The user's selection: search words, values per facet (any of them), and a time range.
+
+    `whole` are facets whose values are all listed."""
 
     words: str = ""
     picks: Mapping[str, frozenset[Value]] = field(default_factory=dict)
@@ -37,36 +38,33 @@ class Filters:
 
     @property
     def narrowing(self) -> bool:
-        """Return whether the filters exclude any row."""
+        """Return whether the filters may exclude rows."""
         return bool(search_words(self.words) or any(self.picks.values()) or self.window)
 
     def toggled(self, column: str, value: Value, chosen: bool) -> Mapping[str, frozenset[Value]]:
-        """Return the selected values after one value of a facet was selected or deselected."""
+        """Return the selected values by facet after one value is selected (`chosen`) or deselected."""
         others = self.picks.get(column, frozenset()) - {value}
         return {**self.picks, column: others | {value} if chosen else others}
 
 
 def search_words(text: str) -> list[str]:
-    """Split a search text into words: letters, digits and underscores, joined at most by `.`, `,` or an apostrophe.
+    """Split a search text into words of letters, digits and underscores. `.`, `,` and apostrophes may join them.
 
-    All other characters, including all of Solr's syntax, separate words and are dropped.
-    """
+    All other characters, including Solr's syntax, only separate words."""
     return [word[:LONGEST_WORD].rstrip(".,'’") for word in _WORD.findall(text)[:MOST_WORDS]]
 
 
 def words_query(words: list[str]) -> str:
-    """Return an edismax query for rows that contain every word, in full or as a prefix."""
+    """Return an edismax query for rows that contain every word, as a whole word or as a prefix."""
     # lower case, so that no prefix is an operator; a quoted word is analysed and never an operator
     return " ".join(f'+("{word}" {word.lower()}*)' for word in words)
 
 
 def query_params(view: View, filters: Filters, axis: Axis | None) -> Params:
-    """Return the parameters of Solr's `select` for one refresh. `axis` is None until the first answer contains the time
-    span.
+    """Return the parameters of Solr's `select` for one refresh. `axis` is None until the time range is known.
 
-    The counts of a facet ignore its own filter, so that more values of it can be selected. `all` counts the whole
-    index.
-    """
+    The counts of a facet ignore its own filter, so that more of its values can be selected. `all` counts the whole
+    index."""
     params: Params = {
         "q": "*:*",
         "rows": ROWS,

@@ -20,10 +20,9 @@ SECONDS_TO_ANSWER = 10.0
 
 
 class SolrView:
-    """Read side of one Solr core. Its calls block, and may come from several threads at a time.
+    """Reads one Solr core for a dashboard. Calls block, and several threads may make them at a time.
 
-    Every call raises Retriable if Solr or the core is unavailable; the next one may succeed.
-    """
+    Raises Retriable while Solr or the core is unavailable."""
 
     def __init__(self, solr: Solr, collection: str) -> None:
         self._collection, self._url = collection, solr.url
@@ -44,12 +43,12 @@ class SolrView:
         }
 
     def answer(self, view: View, filters: Filters, axis: Axis | None) -> Answer:
-        """Query one refresh."""
+        """Run the query of one refresh and return the result."""
         response = self._ask("select", query_params(view, filters, axis))
         return read_answer(view, response, received_ms=time.time_ns() // 1_000_000)
 
     def select(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return Solr's unchanged answer to the parameters of one query."""
+        """Return Solr's response to the parameters of a query, as JSON."""
         return self._ask("select", params)
 
     def _ask(self, handler: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

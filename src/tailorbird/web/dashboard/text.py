@@ -11,11 +11,10 @@ LONGEST_HINT = 2_000
 
 
 def cell_text(value: Shown, look: Look, nothing: str = NOTHING) -> str:
-    """Format a value for the table: times without `T`, `Z` and fractions of a second, list members separated, long
-    texts cut.
+    """Format a value for the table. Times have no `T`, `Z` and fractions, list members are separated, long texts are
+    cut.
 
-    `nothing` is shown if there is no value.
-    """
+    `nothing` is the text for a missing value."""
     if value is None:
         return nothing
     if isinstance(value, list):
@@ -35,14 +34,14 @@ def _cut(text: str) -> str:
 
 
 def hint_text(value: Shown) -> str | None:
-    """Return a value as it is stored in the index, for the tooltip; None if there is no value."""
+    """Return a value as the index stores it, for a tooltip. None if there is no value."""
     if value is None:
         return None
     return (", ".join(map(str, value)) if isinstance(value, list) else str(value))[:LONGEST_HINT]
 
 
 def facet_text(value: Value, look: Look) -> str:
-    """Format a value for its checkbox."""
+    """Format a value for a facet's checkbox."""
     if value is None:
         return NONE
     return EMPTY if value == "" else cell_text(value, look)

@@ -1,7 +1,7 @@
-"""Time axis of a dashboard: instants, spans, and the width of a histogram's bars.
+"""The time axis of a dashboard: instants, time ranges, and the bars of a histogram.
 
-Instants are whole milliseconds since 1970 UTC, like Solr's dates. A DATETIME has no zone and is shown as stored.
-"""
+Instants are whole milliseconds since 1970 UTC, like Solr's dates. A DATETIME has no time zone and is shown as
+stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Width of a bar: `count` of `unit`. `solr` is the same in Solr's date arithmetic."""
+    """The width of a bar: `count` times `unit`. `solr` is the same width in Solr's date syntax."""
 
     count: int
     unit: Literal["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"]
@@ -44,7 +44,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """The bars of a histogram. `span` starts and ends at a bar's edge."""
+    """The bars of a histogram over a time range. The range starts and ends at an edge of a bar."""
 
     span: Span
     gap: Gap
@@ -94,7 +94,7 @@ def solr_instant(instant: int) -> str:
 
 
 def axis_of(span: Span) -> Axis:
-    """Return the finest bars that show a span in at most `MOST_BARS`. The ends are rounded outwards to edges."""
+    """Return the finest bars for a time range that are at most `MOST_BARS`. The range is extended to full bars."""
     for gap in GAPS:
         axis = aligned(span, gap)
         if sum(1 for _ in edges(axis, MOST_BARS + 1)) <= MOST_BARS:
@@ -112,12 +112,12 @@ def edges(axis: Axis, limit: int = 2 * MOST_BARS) -> Iterator[int]:
 
 
 def bar(axis: Axis, edge: int) -> Span:
-    """Return the time range that the bar at `edge` counts."""
+    """Return the time range of the bar that starts at `edge`."""
     return Span(start=edge, end=_stepper(axis.gap)(edge))
 
 
 def aligned(span: Span, gap: Gap) -> Axis:
-    """Divide a span into bars of a width. The ends are rounded outwards to edges."""
+    """Divide a time range into bars of a width. The range is extended to full bars."""
     # there is no year 0: if the first bar would start there, all bars start one year later
     year = 1 if _moment(span.start).year < gap.count and gap.unit == "YEAR" else 0
     start = _truncation_point(span.start, gap, year)
@@ -139,7 +139,7 @@ def _truncation_point(instant: int, gap: Gap, first_year: int) -> int:
 
 
 def _stepper(gap: Gap) -> Callable[[int], int]:
-    """Return a function from an edge to the next edge."""
+    """Return a function that returns the next edge after an edge."""
     if gap.unit in _UNITS:
         width = gap.count * _UNITS[gap.unit]
         return lambda edge: edge + width
@@ -175,7 +175,7 @@ def label(instant: int, gap: Gap) -> str:
 
 
 def span_label(span: Span) -> str:
-    """Format a span: `1 Mar 2026 – 31 Mar 2026`, with times of day unless it consists of whole days."""
+    """Format a time range: `1 Mar 2026 – 31 Mar 2026`, with times of day unless it consists of whole days."""
     start, end = _moment(span.start), _moment(span.end)
     if span.start % DAY == 0 and span.end % DAY == 0:
         last = _moment(span.end - 1)

@@ -1,4 +1,4 @@
-"""Columns of a dashboard, matched with the fields of its index."""
+"""Find the index fields of a dashboard's columns."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _NUMBERS = {"pint", "plong", "pfloat", "pdouble"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexField:
-    """A field of the index according to Solr's schema. `counted`: its values can be counted and filtered. `many`: a row
-    may have several values (a list)."""
+    """A field of the index, from Solr's schema. `counted`: its values can be counted and filtered.
+
+    `many`: a row may have several values (a list)."""
 
     name: str
     type: str
@@ -31,9 +32,8 @@ class IndexField:
 class PageColumn:
     """A column of the page, its format, and its heading.
 
-    Its facets count `field`, which holds the members of a SET one by one, or the column's own field if `field` is
-    empty. `in_key`: the column is part of the row key, where a missing value is the name of a group.
-    """
+    `field` is the field for facets, if it differs from the column's own: that of a SET holds its members. `in_key`:
+    the column is a part of the row key, where a missing value is a value of its own."""
 
     name: str
     look: Look
@@ -49,11 +49,9 @@ class PageColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A dashboard ready to be queried. `time` and `words` are fields of Solr, `facets` and `columns` are columns.
+    """The columns of a dashboard, with the fields of its index. `time` and `words` are Solr fields.
 
-    `reports_incomplete`: the barriers contain the number of changes that the join has refused. Those of older
-    collections do not.
-    """
+    `reports_incomplete`: the barriers have the number of changes that the join refused. Older collections lack it."""
 
     title: str
     facets: tuple[PageColumn, ...]
@@ -65,8 +63,7 @@ class View:
 
 
 def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
-    """Return the dashboard of that name, or all dashboards without a name. Raises UsageError, which lists the known
-    names."""
+    """Return the dashboard with a name, or all without a name. Raises UsageError, which lists the names."""
     known = ", ".join(topology.dashboards)
     if not known:
         raise UsageError(
@@ -80,11 +77,10 @@ def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
 
 
 def view_of(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> View | None:
-    """Return the dashboard over an index with these fields, or None while the index has no column of any table.
+    """Return a dashboard's columns with the fields of its index. None while the index has no columns.
 
-    Raises TopologyError if the dashboard names a column that the index does not have, or uses one in a way that its
-    type does not support.
-    """
+    Raises TopologyError if the dashboard names a column that the index lacks, or whose type does not support its
+    use."""
     index = topology.indexes[dashboard.index]
     plain = {name: field for name, field in fields.items() if not name.startswith("_")}
     if not plain:

@@ -1,1 +1,1 @@
-"""Certificates and web page of a capture fleet."""
+"""The certificates, the API client and the web page of a fleet of capture agents."""

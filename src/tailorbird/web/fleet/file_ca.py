@@ -1,10 +1,8 @@
-"""Certificate authority of a fleet in a folder: one key that signs identities; ECDSA on P-256, PEM files.
+"""The certificate authority of a fleet, in a folder: a key that signs certificates (ECDSA on P-256, PEM files).
 
-A certificate names its holder by its alternative names: `tailorbird://TENANT/agents/NAME`, and for a gateway also the
-hosts that agents dial. Either the authority creates a key, readable by its owner alone, for somebody to carry to the
-host; or the host creates its own key and sends a request (CSR). The authority records what it has signed in `issued`,
-by serial number.
-"""
+A certificate names its holder by a URI, `tailorbird://TENANT/agents/NAME`. A gateway's also has the host names that
+agents dial. There are two ways to issue one. The authority creates the key, which its owner carries to the host. Or
+the host creates the key and sends a request (CSR). Signed certificates are kept in `issued`, by serial number."""
 
 from __future__ import annotations
 
@@ -28,8 +26,7 @@ _AUTHORITY_DAYS = 3650
 
 
 def init(folder: Path, tenant: str) -> None:
-    """Create an authority. Raises UsageError if one exists, because a new one would lock out all holders of its
-    certificates."""
+    """Create an authority. Raises UsageError if there is one, because a new one would invalidate all certificates."""
     if (folder / "ca-key.pem").exists():
         raise UsageError(f"{folder} has an authority already", "issue certificates with it, or choose another folder")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -47,10 +44,10 @@ def init(folder: Path, tenant: str) -> None:
 
 
 def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> str:
-    """Write `ca.pem`, `cert.pem` and `key.pem` of an agent or a gateway into a folder; return the serial number.
+    """Create the key and certificate of an agent or gateway in the folder `into`. Return the serial number.
 
-    Raises UsageError without an authority, and if the folder already contains a key.
-    """
+    Writes `ca.pem`, `cert.pem` and `key.pem`. Raises UsageError without an authority, or if the folder has a key
+    already."""
     if (into / "key.pem").exists():
         raise UsageError(f"{into / 'key.pem'} already exists", "choose another folder: --into")
     key = ec.generate_private_key(ec.SECP256R1())
@@ -61,8 +58,7 @@ def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[st
 
 
 def request(folder: Path, name: str) -> Path:
-    """Request a certificate for the key in a folder, which is created if missing. Return the request file for the
-    authority."""
+    """Write a certificate request for the key in a folder, and return its path. The key is created if it is missing."""
     file = folder / "key.pem"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,8 +72,9 @@ def request(folder: Path, name: str) -> Path:
 def sign(
     authority: Path, who: FleetIdentity, asked: Path, into: Path, *, hosts: Sequence[str] = (), days: int = 365
 ) -> str:
-    """Sign a request: write `ca.pem` and `cert.pem` for a key that stays on its host; return the serial number. The
-    arguments name the holder; the names in the request are ignored."""
+    """Sign a request: write `ca.pem` and `cert.pem` into the folder `into`. Return the serial number.
+
+    The key stays on its host. `who` and `hosts` name the holder; names in the request are ignored."""
     try:
         found = x509.load_pem_x509_csr(asked.read_bytes())
     except OSError as error:

@@ -1,7 +1,6 @@
-"""Local fleet for a topology in a folder: authority, gateway, and an agent with its policy for each source.
+"""Create a local fleet for a topology in a folder: an authority, a gateway, and an agent with a policy per source.
 
-It serves the demo and first trials. All keys are in one folder, which a real fleet of several machines must avoid.
-"""
+It serves the demo and first trials. All keys are in one folder, which a fleet of several machines must avoid."""
 
 from __future__ import annotations
 
@@ -25,7 +24,8 @@ TENANT, GATEWAY = "local", "gateway"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalFleet:
-    """Paths in the folder, and the addresses (host:port) where the gateway serves agents and operators."""
+    """A local fleet in a folder. `listen` and `api` are the gateway's addresses (host:port) for agents and
+    operators."""
 
     topology: Topology
     folder: Path
@@ -34,11 +34,11 @@ class LocalFleet:
 
     @property
     def ca(self) -> Path:
-        """Return the certificate of the authority, which identifies the gateway."""
+        """Return the path of the authority's certificate, by which clients verify the gateway."""
         return self.folder / "authority" / "ca.pem"
 
     def make(self) -> None:
-        """Create all files again. Raises UsageError for a source that an agent cannot capture."""
+        """Create all files, replacing old ones. Raises UsageError for a source that an agent cannot capture."""
         shutil.rmtree(self.folder, ignore_errors=True)
         init(self.folder / "authority", TENANT)
         issue(self.folder / "authority", FleetIdentity(TENANT, "gateways", GATEWAY), self.folder / GATEWAY,
@@ -60,7 +60,7 @@ class LocalFleet:
         return ("agent", "--gateway", self.listen, "--identity", str(own), "--policy", str(own / "policy.yml"))
 
     def specs(self) -> dict[str, dict[str, Any]]:
-        """Return the configuration of each source from the topology's file."""
+        """Return the configuration of each source in the topology's file."""
         return {
             name: {**declared, "agents": [agent_of(name)], "connection": name.replace("_", "-")}
             for name, declared in declared_sources(self.topology).items()
@@ -73,7 +73,7 @@ def agent_of(source: str) -> str:
 
 
 def policy_of(source: Source) -> dict[str, Any]:
-    """Return a policy that allows what the topology captures: all tables of its databases, including snapshots."""
+    """Return a policy that allows what the topology captures: all tables of the source's databases, with snapshots."""
     if source.type == "sql" or source.poll is not None:
         raise UsageError(f"source {source.name} is polled", "agents capture MySQL and MariaDB sources by their logs")
     connection = {
@@ -86,7 +86,7 @@ def policy_of(source: Source) -> dict[str, Any]:
 
 
 def declared_sources(topology: Topology) -> dict[str, dict[str, Any]]:
-    """Return each source's configuration from the topology's file, without its address, login and agent."""
+    """Return each source's configuration in the topology's file, without address, login and agent."""
     reported = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
     return {
         name: {key: value for key, value in one.items() if key not in {*LOCAL, "agent"}}

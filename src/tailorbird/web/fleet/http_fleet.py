@@ -1,4 +1,4 @@
-"""Client of a gateway's REST API for operators: over TLS, with a token."""
+"""Client of a gateway's REST API for operators, over TLS and with a token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _REMEDIES = {
 
 
 class FleetApi:
-    """API of one gateway at `address` (host:port), whose certificate is signed by the authority in the file `ca`."""
+    """The API of a gateway at `address` (host:port). The authority in the file `ca` must have signed its
+    certificate."""
 
     def __init__(self, address: str, ca: Path, token: str) -> None:
         self._address, self._token = address.removeprefix("https://").rstrip("/"), token
@@ -34,8 +35,9 @@ class FleetApi:
             raise UsageError(f"{ca}: {error}", "--ca with the ca.pem of `tailorbird fleet ca init`") from error
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """Return the answer's JSON. Raises UsageError if the request is rejected, Retriable if gateway or Kafka are
-        unavailable."""
+        """Send a request and return the JSON of the response.
+
+        Raises UsageError if the request is rejected, Retriable if the gateway or Kafka is unavailable."""
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"https://{self._address}/v1/{path}" + (f"?{urllib.parse.urlencode(asked)}" if asked else "")
         content = None if body is None and method in ("GET", "DELETE") else json.dumps(body or {}).encode()
@@ -54,8 +56,10 @@ class FleetApi:
             raise Retriable(f"the gateway's API at {self._address}: {why}", remedy) from error
 
     def settled(self, source: str, version: int, seconds: float) -> Mapping[str, Any]:
-        """Return what the agent reports of a version of the source, or a later one, once it runs. Raises Fatal if it
-        failed, Retriable if no report arrives in time."""
+        """Wait until an agent runs a version of a source's configuration, or a later one. Return what the agent
+        reports.
+
+        Raises Fatal if the version failed, Retriable if no report arrives within `seconds`."""
         deadline, last = time.monotonic() + seconds, "no agent has the source"
         while True:
             found = next((one for one in self.ask("GET", "sources") if one["source"] == source), None)
@@ -76,7 +80,7 @@ class FleetApi:
 
 
 def name_in_path(text: str) -> str:
-    """Return a name encoded as one part of a path."""
+    """Encode a name for use as one part of a URL path."""
     return urllib.parse.quote(text, safe="")
 
 
@@ -93,8 +97,9 @@ def _refused(code: int, body: bytes) -> TailorbirdError:
 
 
 def api_of(address: str, ca: Path, token_file: Path | None) -> FleetApi:
-    """Return the API with the token from the environment or a file. A command line would be visible to all users of a
-    machine."""
+    """Return the API client with the token from the environment or a file.
+
+    A token is no command-line option, because other users of the machine could see it."""
     try:
         token = token_file.read_text().strip() if token_file else os.environ.get(TOKEN, "")
     except OSError as error:

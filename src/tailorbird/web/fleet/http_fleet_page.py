@@ -1,8 +1,7 @@
-"""One browser's page of the fleet: its token, the refresh loop, and the user's commands.
+"""The fleet's page in one browser: login with a token, refresh, and the user's commands.
 
-The page calls a gateway's REST API with the user's token. So it may do what the token may, and the audit log names the
-user for each command. A token is kept in the memory of the server, for one tab of the browser.
-"""
+The page calls a gateway's REST API with the user's token. So it has the rights of the token, and the audit log names
+the user. The server keeps a token in memory, for one browser tab."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ _TOKEN = "fleet token"
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """Snapshot of the fleet's state at one moment."""
+    """The state of the fleet at one moment."""
 
     agents: list[AgentLine]
     gateways: list[GatewayLine]
@@ -50,7 +49,7 @@ class FleetSnapshot:
 
 
 class FleetPage:
-    """Page of one browser. `api` opens a connection to a gateway with a token."""
+    """The page of one browser. `api` returns a client of the gateway's API for a token."""
 
     def __init__(self, api: Callable[[str], FleetApi], client: Client) -> None:
         self._make, self._client = api, client
@@ -72,7 +71,7 @@ class FleetPage:
         self._login()
 
     async def begin(self) -> None:
-        """Continue with the token that this tab has sent before."""
+        """Continue with the token that this browser tab has used before."""
         if token := app.storage.tab.get(_TOKEN):
             await self._enter(str(token))
 
@@ -107,7 +106,7 @@ class FleetPage:
     # refresh loop
 
     async def refresh(self) -> None:
-        """Query the gateway and show changes."""
+        """Query the gateway and show what has changed."""
         if self._api is None or not self._client.has_socket_connection or self._lock.locked():
             return
         async with self._lock:
@@ -129,7 +128,7 @@ class FleetPage:
         self._show()
 
     def _show(self) -> None:
-        """Update changed parts only, so that an element that the user is about to click stays in place."""
+        """Update only parts that changed, so that an element that the user is about to click stays in place."""
         sight = self._sight
         if sight is None:
             return
@@ -151,7 +150,7 @@ class FleetPage:
     # commands; implements `http_fleet_parts.FleetActions`
 
     async def sync(self, table: TableLine) -> None:
-        """Capture a table with an existing or a new source."""
+        """Ask for a source and start capturing a table with it."""
         sources = self._sight.sources if self._sight else []
         name = source_for(table, sources)
         if name is None:
@@ -170,12 +169,12 @@ class FleetPage:
         await self._ask("PATCH", f"sources/{name_in_path(source.name)}", {"running": running})
 
     async def drain(self, one: AgentLine | GatewayLine) -> None:
-        """Move all sources off an agent, or all agents off a gateway; or end that state."""
+        """Move all sources off an agent, or all agents off a gateway, or end that."""
         role = "agents" if isinstance(one, AgentLine) else "gateways"
         await self._ask("POST", "drain", {"role": role, "name": one.name, "drained": not one.drained})
 
     async def configure(self, source: SourceLine) -> None:
-        """Show the configuration and all versions. Write a new version, or an older one again."""
+        """Show a source's configuration and its versions. The user can write a new version or restore an older one."""
         path = f"sources/{name_in_path(source.name)}"
         reported = await self._ask("GET", f"{path}/config")
         if reported is None:
@@ -204,7 +203,7 @@ class FleetPage:
         await self._close_and_ask(dialog, "PUT", f"{path}/config", spec)
 
     async def place(self, source: SourceLine) -> None:
-        """Show the positions to which the source can be reset."""
+        """Show the positions to which a source can be reset."""
         path = f"sources/{name_in_path(source.name)}/positions"
         reported = await self._ask("GET", path)
         if reported is None:
@@ -219,7 +218,7 @@ class FleetPage:
                 ui.label("No position is stored yet.").classes("tb-note")
 
     async def dump(self, source: SourceLine) -> None:
-        """Request a snapshot of a table."""
+        """Ask for a table and request a snapshot of it."""
         path = f"sources/{name_in_path(source.name)}/dump"
         with self._dialog(f"Snapshot of {source.name}") as dialog:
             table = ui.select(list(source.tables), value=next(iter(source.tables), None))
@@ -235,8 +234,7 @@ class FleetPage:
             button("Read again", "dump-read", read)
 
     def _dialog(self, title: str) -> _Inside:
-        """Return a dialog with a title, open until it is closed. It is not attached to the calling element, which may
-        be replaced."""
+        """Open a dialog. It is not a child of the calling element, which a refresh may replace."""
         with self._room, ui.dialog() as dialog, ui.card().classes("tb-fleet-dialog").props("data-testid=dialog"):
             ui.label(title).classes("tb-heading")
             content = ui.element("div").classes("tb-fleet-dialog-body")
@@ -255,7 +253,7 @@ class FleetPage:
         await self._ask(method, path, body)
 
     async def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the gateway's answer, or None if it rejects the request; the page shows the reason."""
+        """Send a request to the gateway and return the JSON. If it is rejected, show the reason and return None."""
         assert self._api is not None, "a command needs a token"
         try:
             answer = await run.io_bound(self._api.ask, method, path, body)

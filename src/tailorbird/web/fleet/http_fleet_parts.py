@@ -1,7 +1,6 @@
-"""Parts of the fleet's page: agents, map, sources. Each shows what it is given, and reports the user's commands.
+"""The parts of the fleet's page: agents, tables, sources. Each shows data and reports the user's commands.
 
-Names from databases reach the browser as text nodes and attributes only, never as markup.
-"""
+Names from databases reach the browser as text nodes and attributes only, never as markup."""
 
 from __future__ import annotations
 
@@ -126,7 +125,7 @@ class GatewaysPart:
 
 
 class MapPart:
-    """Databases and tables below their agents, with a button for each table that is not captured."""
+    """Databases and tables by agent. Each table that is not captured has a button to capture it."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
@@ -230,5 +229,5 @@ class SourcesPart:
 
 
 def refusal(error: Any) -> str:
-    """Return the reason why the gateway or the agent rejects a request, as text."""
+    """Return, as text, the reason why the gateway or agent rejected a request."""
     return f"{error.message}. {error.hint}" if getattr(error, "hint", "") else str(error)

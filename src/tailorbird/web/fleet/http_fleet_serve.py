@@ -1,4 +1,4 @@
-"""Serve the fleet's page. It has no secrets of its own, and calls a gateway with the token of each user."""
+"""Serve the fleet's page. It has no secrets of its own: it calls a gateway with the token of each user."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ _OWN = """
 
 
 def serve_fleet(api: str, ca: Path, *, port: int) -> None:
-    """Serve on loopback until SIGTERM or SIGINT. Raises UsageError if the port is taken or `ca` cannot be read.
+    """Serve on loopback until SIGTERM or SIGINT. Raises UsageError if the port is in use or `ca` cannot be read.
 
     It listens on loopback only, because tokens pass from the browser to the server without TLS. Remote users need a
-    tunnel or their own page.
-    """
+    tunnel or must run the page themselves."""
     FleetApi(api, ca, "none")  # rejects an invalid certificate before the first request
     refuse_taken("127.0.0.1", port)
 

@@ -1,4 +1,4 @@
-"""Access to a topology's fleet directly in Kafka, for users with write access: the first token, and `tailorbird
+"""Access a topology's fleet directly in Kafka instead of through a gateway: for the first token, and `tailorbird
 apply`."""
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tailorbird.web.fleet.wanted import WantedSource, wanted
 
 @contextmanager
 def by_kafka(topology: Topology) -> Iterator[tuple[KafkaState, FleetCommands, FleetOperator]]:
-    """Commands that need no token, since a user who may write to Kafka can write anything. The audit log names that
-    user."""
+    """Context manager: yield the fleet's state and commands, with the current user as operator for the audit log.
+
+    No token is needed, because a user who may write to Kafka can write anything."""
     topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
     try:
         yield topic, commands_of(topology, topic, audit), FleetOperator(f"{getpass.getuser()}, by Kafka")
@@ -29,8 +30,9 @@ def by_kafka(topology: Topology) -> Iterator[tuple[KafkaState, FleetCommands, Fl
 
 
 def written(topology: Topology, *, dry_run: bool) -> Iterator[WantedSource]:
-    """Write the differences between the file and the fleet. Raises the errors of `wanted`, and Retriable without
-    Kafka."""
+    """Write the sources that differ between the file and the fleet. Yield each with what was done.
+
+    Raises the errors of `wanted`, and Retriable while Kafka is unavailable."""
     with by_kafka(topology) as (topic, commands, who):
         for one in list(wanted(topology, declared_sources(topology), topic.fresh())):
             if one.done == "made" and not dry_run:

@@ -1,4 +1,4 @@
-"""Data of the fleet's page, computed from the answers of a gateway's API."""
+"""The data of the fleet's page, from the responses of a gateway's API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUIET_MS = 180_000  # a source without a report for this long is considered una
 
 @dataclass(frozen=True, slots=True)
 class AgentLine:
-    """One agent: its health, and the reason if it is not good."""
+    """One agent on the page. `why` is the reason if its health is not good."""
 
     name: str
     health: Health
@@ -28,7 +28,7 @@ class AgentLine:
 
 @dataclass(frozen=True, slots=True)
 class GatewayLine:
-    """One gateway: its health and the number of its agents."""
+    """One gateway on the page, with the number of its agents."""
 
     name: str
     health: Health
@@ -38,8 +38,9 @@ class GatewayLine:
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """A table that an agent sees. `captured` is its source, or None. During a snapshot, `read` of about `rows` rows are
-    read."""
+    """A table that an agent sees. `captured` is the source that captures it, or None.
+
+    During a snapshot, `read` of about `rows` rows are read."""
 
     agent: str
     connection: str
@@ -53,12 +54,13 @@ class TableLine:
 
     @property
     def full(self) -> str:
-        """`database.table`."""
+        """Return `database.table`."""
         return f"{self.database}.{self.name}"
 
     @property
     def progress(self) -> float | None:
-        """Return the fraction of the rows read, 0 to 1, according to the server's estimate; None without a snapshot."""
+        """Return the fraction (0 to 1) of the rows that a snapshot has read, by the server's estimate. None without
+        one."""
         if self.done:
             return 1.0
         return None if self.read is None else min(0.99, self.read / max(1, self.rows or 0, self.read))
@@ -66,7 +68,7 @@ class TableLine:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A source: its configuration and its state."""
+    """One source on the page: its configuration and state. `holder` is the agent that captures it."""
 
     name: str
     version: int
@@ -153,13 +155,13 @@ def _source(one: Mapping[str, Any], now_ms: float) -> SourceLine:
 
 
 def _counts(reported: Any) -> dict[str, int]:
-    """Return the entries of an agent's message that are texts with numbers, and ignore all others."""
+    """Return the entries of an agent's report whose values are numbers."""
     found = reported.items() if isinstance(reported, dict) else ()
     return {str(name): rows for name, rows in found if isinstance(rows, int)}
 
 
 def tables_of(seen: Iterable[Mapping[str, Any]], sources: Sequence[SourceLine]) -> list[TableLine]:
-    """Convert the answer of `GET /v1/map`, with the progress that sources report of the tables that they read."""
+    """Convert the response of `GET /v1/map`, and add the progress of snapshots that the sources report."""
     by_name = {source.name: source for source in sources}
     return [_table(one, by_name.get(one["captured"] or "")) for one in seen]
 
@@ -175,7 +177,7 @@ def _table(one: Mapping[str, Any], source: SourceLine | None) -> TableLine:
 
 
 def found(tables: Sequence[TableLine], words: str) -> tuple[list[TableLine], int]:
-    """Return the tables whose place, name or columns contain every word, and how many more exist than are shown."""
+    """Return the tables whose path, name or columns contain every word, and how many more are not shown."""
     wanted = words.lower().split()
     fits = [one for one in tables if all(word in _text(one) for word in wanted)]
     return fits[:_MOST], max(0, len(fits) - _MOST)
@@ -187,14 +189,13 @@ def _text(one: TableLine) -> str:
 
 
 def source_for(table: TableLine, sources: Sequence[SourceLine]) -> str | None:
-    """Return the source that may capture a table: it has the same agent and connection. None if a source must be
-    added."""
+    """Return the source that can capture a table: it has the same agent and connection. None if there is none."""
     fits = [one.name for one in sources if one.connection == table.connection and table.agent in one.agents]
     return fits[0] if fits else None
 
 
 def new_source(table: TableLine, sources: Sequence[SourceLine]) -> tuple[str, dict[str, Any]]:
-    """Return an unused name, and a configuration, for the first table of a connection."""
+    """Return an unused name and a configuration for a new source, whose first table is `table`."""
     base = re.sub(r"[^a-z0-9_]", "_", table.connection)[:50]
     taken = {one.name for one in sources}
     name = next(

@@ -1,4 +1,5 @@
-"""Desired state of a fleet according to a topology's file: sources with `agent:`, as `tailorbird apply` writes them."""
+"""The sources that a fleet should have by the topology's file (those with `agent:`), as `tailorbird apply` writes
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from ingest.fleet.state import FleetState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedSource:
-    """A source's configuration in the file, and whether the fleet has none, another one, or the same one."""
+    """A source's configuration in the file. `done` says whether the fleet had none, another one, or the same one."""
 
     source: str
     reported: Mapping[str, Any]
@@ -25,11 +26,11 @@ class WantedSource:
 
 
 def wanted(topology: Topology, declared: Mapping[str, Mapping[str, Any]], state: FleetState) -> Iterator[WantedSource]:
-    """Yield each source that agents capture. `declared` is its configuration in the file, without address and login.
+    """Yield each source that agents capture. `declared` are the configurations in the file, without address and
+    login.
 
-    Other operators' commands hold until the next apply; whether a source runs is never changed. Raises UsageError if no
-    agent has a label, or a configuration is invalid.
-    """
+    An apply overrides earlier commands of operators, but never starts or stops a source. Raises UsageError if no
+    agent has a label, or a configuration is invalid."""
     for name, source in topology.sources.items():
         if source.agent is None:
             continue
@@ -46,7 +47,7 @@ def wanted(topology: Topology, declared: Mapping[str, Mapping[str, Any]], state:
 
 
 def agents_of(source: str, choice: AgentChoice, state: FleetState) -> list[str]:
-    """Return the selected agents: by name, or those that reported all the labels when they connected last."""
+    """Return the agents that a source's `agent:` selects: by name, or by the labels of their last connection."""
     if choice.names:
         return list(choice.names)
     found = [

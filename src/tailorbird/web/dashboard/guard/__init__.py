@@ -1,1 +1,1 @@
-"""Protection of the pages: headers, origins, login, and the server itself."""
+"""Protect the pages: security headers, checks of the origin, login, and the server's settings."""

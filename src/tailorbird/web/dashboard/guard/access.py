@@ -1,4 +1,4 @@
-"""Access to the pages: requirements for addresses that other machines can reach."""
+"""Requirements for pages that other machines can reach: a login and TLS."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from cdc.model.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """`users` are argon2 hashes by name; empty if no login is needed. `certificate` and `key` are files for TLS, or
-    empty. `behind_proxy`: an external proxy provides both."""
+    """Protection of the pages. `users` gives argon2 hashes by user name; it is empty if no login is needed.
+
+    `certificate` and `key` are files for TLS, or empty. `behind_proxy`: an external proxy provides login and TLS."""
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     certificate: str = ""
@@ -28,7 +29,7 @@ ANYBODY = Access()
 
 
 def refuse_open(host: str, access: Access, *, loopback: bool) -> None:
-    """Raise UsageError if other machines could see the pages, or listen, without a login and TLS."""
+    """Raise UsageError if other machines could reach `host` without a login, or without TLS."""
     if bool(access.certificate) != bool(access.key):
         raise UsageError("a certificate needs its key", "--tls-cert FILE --tls-key FILE")
     if loopback or access.behind_proxy:

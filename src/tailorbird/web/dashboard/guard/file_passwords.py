@@ -10,8 +10,9 @@ from tailorbird.web.dashboard.guard.passwords import read_passwords
 
 
 def load_passwords(file: str) -> Mapping[str, str]:
-    """Return hashes by name. Raises UsageError if the file cannot be read, is not a password file, or other users may
-    read it."""
+    """Return password hashes by user name.
+
+    Raises UsageError if the file cannot be read, is not a password file, or can be read by other users."""
     path = Path(file)
     try:
         mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 class StrictHeaders:
-    """Adds the content security policy to every HTTP response that has none."""
+    """ASGI layer that adds a content security policy to every HTTP response that has none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,11 +42,10 @@ class StrictHeaders:
 
 
 class SameOrigin:
-    """Rejects websockets, and requests with side effects, that another site's page has opened.
+    """ASGI layer that rejects websockets, and requests with side effects, from pages of other sites.
 
-    Browsers send a page's origin with all of these. A client without an origin is not a browser and is allowed. A
-    browser always sends the origin with a websocket.
-    """
+    Browsers send the origin of the page with such requests. A client that sends no origin is not a browser and is
+    allowed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -63,7 +62,7 @@ class SameOrigin:
 
 
 def own_origin(headers: Headers) -> bool:
-    """Return whether a request comes from a page of this server, or from no page at all."""
+    """Return whether a request comes from a page of this server, or from a client that is not a browser."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
         return False

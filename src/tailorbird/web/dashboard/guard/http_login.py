@@ -1,8 +1,7 @@
-"""Login wall in front of all pages: a client without a session sees the login and nothing else.
+"""Require a login for all pages. A client without a session sees only the login page.
 
-Sessions live in this process. They end with it, after twelve hours, or at logout. The form contains a token that must
-match its cookie, in addition to the check of `SameOrigin`.
-"""
+Sessions are kept in this process. They end with the process, after twelve hours, or at logout. The form contains a
+token that must match a cookie, in addition to the check of `SameOrigin`."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ input, button { font: inherit; padding: 8px 10px; }
 
 
 class LoginWall:
-    """ASGI layer. `users` are hashes by name. `secure`: the server itself serves TLS."""
+    """ASGI layer that requires a login. `users` gives hashes by name. `secure`: the server itself serves TLS."""
 
     def __init__(self, app: ASGIApp, users: Mapping[str, str], *, secure: bool) -> None:
         self._app, self._users, self._secure = app, users, secure
@@ -84,7 +83,7 @@ class LoginWall:
         return ends > time.time()
 
     async def _answer(self, request: Request, known: bool) -> Response | None:
-        """Return the wall's own response, or None to let the request through."""
+        """Return the layer's own response, or None to pass the request on. `known`: the client has a session."""
         path = request.url.path
         if path == "/login.css":
             return Response(_STYLE, media_type="text/css")

@@ -1,4 +1,4 @@
-"""Web server of the pages: check the port, add the layers, start and stop."""
+"""Run the web server of the pages: check the port, add the protecting layers, start and stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ICON = (
 
 
 def refuse_taken(host: str, port: int) -> None:
-    """Raise UsageError if the address is not one of this machine or the port is taken."""
+    """Raise UsageError if this machine does not have the address, or the port is in use."""
     if not port_is_free(host, 0):
         raise UsageError(f"{host} cannot be served: it is not an IPv4 address of this machine", "try --host 127.0.0.1")
     if not port_is_free(host, port):
@@ -37,13 +37,13 @@ def refuse_taken(host: str, port: int) -> None:
 def serve_pages(
     what: str, *, host: str, port: int, title: str, reported: Mapping[str, str], access: Access = ANYBODY
 ) -> None:
-    """Serve all pages created so far until SIGTERM or SIGINT. `what` and `reported` appear in the log lines."""
+    """Serve all pages that were created so far, until SIGTERM or SIGINT. `what` and `reported` are logged."""
     url = f"{'https' if access.secure else 'http'}://{host}:{port}/"
     tls: dict[str, Any] = {"ssl_certfile": access.certificate, "ssl_keyfile": access.key} if access.secure else {}
 
     @app.get("/health")
     def health() -> dict[str, str]:
-        """Answer like every Tailorbird process. The page itself shows whether its servers answer."""
+        """Answer `/health` like every Tailorbird process. The page itself shows whether servers are available."""
         return {"status": "moving", "reason": f"serves {url}"}
 
     if access.users:

@@ -1,4 +1,4 @@
-"""Users: names with argon2 hashes in a file, and limits on wrong passwords."""
+"""Verify users by name and argon2 hash, and limit attempts with wrong passwords."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_ONE = "$argon2id$v=19$m=19456,t=2,p=1$oxPm0cBJosBtIleilItmKw$JUbs0PolB3nQc/k
 
 
 def read_passwords(text: str, *, file: str) -> Mapping[str, str]:
-    """Parse lines `name:hash` and comments with `#`. Raises UsageError, which shows no hash, for any other line."""
+    """Parse lines `name:hash` and `#` comments. Raises UsageError, without the hash, for any other line."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -58,17 +58,17 @@ def is_right(users: Mapping[str, str], name: str, password: str) -> bool:
 
 
 class Attempts:
-    """Counts recent wrong passwords per address and per name. Those with too many are rejected without verification.
+    """Counts recent wrong passwords per address and per name. After too many, attempts are rejected without a check.
 
-    `now` is in seconds. At most `most` of them are remembered; the one with the oldest last attempt is dropped first.
-    """
+    Times are in seconds. At most `most` addresses and names are remembered; the one with the oldest attempt is
+    dropped first."""
 
     def __init__(self, *, each: int = 10, within: float = 600.0, most: int = 10_000) -> None:
         self._each, self._within, self._most = each, within, most
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
 
     def seconds_to_wait(self, who: str, now: float) -> float:
-        """Return the seconds until that address or name may try again; 0 means now."""
+        """Return the seconds until an address or name may try again (0: now)."""
         times = [at for at in self._wrong.get(who, ()) if at > now - self._within]
         return times[-self._each] + self._within - now if len(times) >= self._each else 0.0
 
@@ -85,6 +85,6 @@ class Attempts:
 
 
 def safe_next(path: str) -> str:
-    """Return the target after a login: a path of this server, else its first page; never another site."""
+    """Return the path to open after a login: `path` if it belongs to this server, otherwise `/`."""
     plain = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and "\\" not in path
     return path if plain and len(path) < 20_000 else "/"

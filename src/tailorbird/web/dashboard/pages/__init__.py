@@ -1,1 +1,1 @@
-"""Pages with panels: their server, the shared queries for all viewers, and the browser's files."""
+"""Serve the pages of dashboards with panels, their data, and the browser's files."""

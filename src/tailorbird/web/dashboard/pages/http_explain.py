@@ -1,4 +1,4 @@
-"""Explain rows for the pages, a few at a time and each within a time limit."""
+"""Run `explain` for the pages: few rows at a time, with a time limit for each."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ExplainRow = Callable[[str, bytes], Mapping[str, Any] | None]
 
 
 class ExplainRequests:
-    """Runs `explain`, which returns the sources of the cells of a row by table and row key (None: no such row).
+    """Limits calls of `explain`, which returns the sources of a row's cells by table and row key (None: no such
+    row).
 
-    A request that takes too long ends by the timeouts of the servers it uses. It occupies its slot until then.
-    """
+    A call that exceeds the time limit occupies its slot until the timeouts of the servers end it."""
 
     def __init__(self, explain: ExplainRow, *, at_once: int = AT_ONCE, seconds: float = SECONDS) -> None:
         self._explain, self._seconds = explain, seconds
@@ -26,8 +26,9 @@ class ExplainRequests:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="explain")
 
     def ask(self, table: str, row_key: bytes) -> Mapping[str, Any] | None:
-        """Return the explanation. Raises Retriable if all slots are taken or it takes too long; else the errors of
-        `explain`."""
+        """Return the explanation of a row. Raises Retriable if too many calls run, or the time limit passes.
+
+        Also raises the errors of `explain`."""
         if not self._places.acquire(blocking=False):
             raise Retriable("too many rows are being explained", "try again later, or use the command")
         try:

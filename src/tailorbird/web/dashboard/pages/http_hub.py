@@ -1,9 +1,8 @@
-"""Query Solr for all viewers of one dashboard: one query per panel and selection, independent of their number.
+"""Query Solr once for all viewers of a dashboard: one query per panel and selection.
 
-A bounded cache holds the answers by query and index state. Viewers who request the same while a query runs wait for
-that query. A round reads the state of the index. If it has changed, or a relative time range has moved, every viewer
-gets the changed panels.
-"""
+A bounded cache keeps the results by query and state of the index. Viewers who need the same result while a query
+runs wait for it. A periodic round reads the state of the index. If it has changed, or a relative time range has
+moved, every viewer gets the panels that changed."""
 
 from __future__ import annotations
 
@@ -52,8 +51,9 @@ _Key = tuple[int, str, Span | None, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedAnswer:
-    """An answer: `reported` for the browser, when it was queried (ms), how long Solr took (s), and the index state as a
-    token."""
+    """A result: `reported` is the JSON for the browser. `asked_ms` and `seconds` are the query's time and duration.
+
+    `token` identifies the state of the index."""
 
     reported: Reported
     asked_ms: int
@@ -63,8 +63,9 @@ class CachedAnswer:
 
 @dataclass(eq=False, slots=True)
 class Viewer:
-    """A browser: its selection, its visible panels, and the function that sends to it. `shown` holds the answers sent
-    last."""
+    """A browser: its selection, the numbers of its visible panels, and the function `report` that sends to it.
+
+    `shown` are the results that were sent last, by panel."""
 
     report: Callable[[Reported], Awaitable[None]]
     chosen: Selection = field(default_factory=Selection)
@@ -74,7 +75,7 @@ class Viewer:
 
 
 class Hub:
-    """Runs all queries of a dashboard. All methods belong to one event loop; queries run in the hub's own threads."""
+    """Runs all queries of a dashboard. Its methods belong to one event loop; queries run in its own threads."""
 
     def __init__(self, board: Board, *, shelf: int = SHELF) -> None:
         self.board, self._most = board, shelf
@@ -91,19 +92,19 @@ class Hub:
         self.queries = 0
 
     async def fit(self) -> FitBoard:
-        """Return the panels. Raises a TailorbirdError, or Misfit while the index has no columns."""
+        """Return the panels with their columns. Raises a TailorbirdError, or Misfit while the index has no columns."""
         self._fit = await self._off(self.board.fit)
         if self._fit is None:
             raise Misfit("the index has no columns yet: it waits for the first rows of its table", "wait")
         return self._fit
 
     async def show(self, viewer: Viewer) -> None:
-        """Send a viewer every panel that has changed for it, or the reason why it cannot be queried."""
+        """Send a viewer every panel that changed for it, or the reason why a panel cannot be queried."""
         number, chosen = viewer.number, viewer.chosen
         await asyncio.gather(*(self._show(viewer, number, chosen, one) for one in viewer.panels))
 
     async def round(self) -> None:
-        """Read the index state and update all viewers. The caller runs this once per refresh."""
+        """Read the state of the index and update all viewers. Call it once per refresh."""
         try:
             self._moved, self._unavailable = await self._how_far(), ""
             self._checked_ms = _now_ms()
@@ -112,7 +113,7 @@ class Hub:
         await asyncio.gather(*(self._report_all(one) for one in list(self.viewers)))
 
     async def keep(self) -> None:
-        """Run rounds until this task is cancelled; none while there are no viewers."""
+        """Run rounds until this task is cancelled. Without viewers, nothing is queried."""
         while True:
             began = time.monotonic()
             if self.viewers:
@@ -120,7 +121,7 @@ class Hub:
             await asyncio.sleep(max(self.board.dashboard.refresh - (time.monotonic() - began), 0.05))
 
     async def get(self, number: int, chosen: Selection) -> CachedAnswer:
-        """Return the answer of a panel for a selection, from the cache or from Solr. Raises TailorbirdError or
+        """Return the result of a panel for a selection, from the cache or from Solr. Raises TailorbirdError or
         Misfit."""
         async with self._first:
             if self._moved is None:
@@ -145,7 +146,7 @@ class Hub:
         return len(self._shelf)
 
     def span(self, chosen: Selection) -> Span | None:
-        """Return the time range that a selection currently means."""
+        """Return the time range that a selection means now, or None for no limit."""
         default: TimeRange = self.board.dashboard.range
         return stretch(chosen, default, _now_ms()) if self.board.dashboard.time else None
 
@@ -178,7 +179,7 @@ class Hub:
             await self.show(viewer)
 
     def status(self) -> Reported:
-        """Return the problems, as texts, and the state of the index."""
+        """Return the JSON about problems and the state of the index."""
         moved = self._moved or IndexState(token="")
         waiting, checked = self.board.waiting(), self.board.checked()
         return {
@@ -223,7 +224,7 @@ class Hub:
 
 
 def ask_panel(board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, ask: Ask) -> Reported:
-    """Query one panel: one query, or a few more for a histogram, a split series, or an unlimited time range."""
+    """Query one panel. Histograms, split series and unlimited time ranges need more than one query."""
     if fit.panel.type == "text":
         return read_panel(fit, {}, None)
     if fit.panel.type == "histogram":
@@ -248,8 +249,9 @@ def ask_panel(board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | No
 
 
 def _histogram(board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, ask: Ask) -> Reported:
-    """Return bars from the least to the greatest value. If nearly all rows fall into a few bars, return only that
-    range."""
+    """Query a histogram from the least to the greatest value.
+
+    If nearly all rows fall into a few bars, only the range of those bars is returned."""
     extent = read_extent(ask(extent_params(board, fit, chosen, span)))
     if extent is None:
         return nothing(fit)

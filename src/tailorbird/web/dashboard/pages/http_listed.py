@@ -1,4 +1,4 @@
-"""Serve Proof, Dead letters and Fleet: read-only pages without scripts, rendered by the server."""
+"""Serve the pages Proof, Dead letters and Fleet. They are read-only, and the server renders them without scripts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _TONES: Mapping[Tone, str] = {"good": "", "bad": " bad", "plain": " plain"}
 def serve_listed(
     app: FastAPI, path: str, title: str, look: Callable[[int], ListedPage], others: Mapping[str, str]
 ) -> None:
-    """Serve a page at a path. `look` returns its content at a moment (ms). `others` are titles of further pages by
-    path."""
+    """Serve a page. `look` returns its content for a time (ms). `others` are the titles of other pages by path."""
 
     # not a coroutine: `look` may wait for a server
     @app.get(path, response_class=HTMLResponse)
@@ -30,7 +29,7 @@ def serve_listed(
 
 
 def listed_html(title: str, page: ListedPage, others: Mapping[str, str], now_ms: int) -> HTMLResponse:
-    """Return the page with all texts escaped."""
+    """Return the HTML of a page, with all texts escaped."""
     links = (f'<a class="link" href="{_escaped(to)}">{_escaped(name)}</a>' for to, name in others.items())
     parts = {
         "title": _escaped(title),

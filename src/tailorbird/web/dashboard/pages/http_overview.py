@@ -1,4 +1,4 @@
-"""Serve the topology as a live graph at `/overview`. It is read at most once a second for all viewers."""
+"""Serve a live graph of the topology at `/overview`. All viewers share one reading, at most once a second."""
 
 from __future__ import annotations
 

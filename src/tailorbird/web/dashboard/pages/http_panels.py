@@ -36,7 +36,7 @@ MOST_VIEWERS = 500
 
 
 def board_json(board: Board, path: str, others: Mapping[str, str]) -> Reported:
-    """Return what the browser needs before its first query: the panels, and the paths of the other pages."""
+    """Return the JSON that the browser needs before its first query: the panels, and the paths of other pages."""
     dashboard = board.dashboard
     return {
         "name": dashboard.name,
@@ -64,13 +64,14 @@ def board_json(board: Board, path: str, others: Mapping[str, str]) -> Reported:
 
 
 def page_html(asset: str, title: str, data: Reported) -> HTMLResponse:
-    """Return a page with its title and the data for its script. No text in the data can end the script element."""
+    """Return a page with its title, and `data` as JSON for its script. Text in the data cannot end the script
+    element."""
     quoted = json.dumps(data, ensure_ascii=True).replace("<", "\\u003c")
     return filled_html(asset, {"title": html.escape(title), "data": quoted})
 
 
 def filled_html(asset: str, parts: Mapping[str, str]) -> HTMLResponse:
-    """Return a page whose placeholders `{{name}}` are filled with HTML parts. Every page starts with `{{head}}`."""
+    """Return a page whose placeholders `{{name}}` are replaced by HTML. Every page begins with `{{head}}`."""
     begin, text = ((ASSETS / name).read_text(encoding="utf-8") for name in ("head.html", asset))
     text = text.replace("{{head}}\n", begin, 1)
     # in one pass: a title may contain what looks like a placeholder
@@ -91,7 +92,7 @@ def serve_assets(app: FastAPI) -> None:
 
 
 def serve_panels(app: FastAPI, board: Board, path: str, others: Mapping[str, str]) -> Hub:
-    """Serve a dashboard's page at a path, and its websocket at `/live/<name>`."""
+    """Serve the page of a dashboard, and its websocket at `/live/<name>`. Return its hub."""
     hub = Hub(board)
     name = board.dashboard.name
 
@@ -169,7 +170,7 @@ async def _show(hub: Hub, viewer: Viewer) -> None:
 
 
 def _message(text: str) -> tuple[int, str, list[int]] | None:
-    """Parse a message from the browser; None if it is invalid."""
+    """Parse a message of the browser to its state number, query and panels. None if it is invalid."""
     try:
         message: Any = json.loads(text)
         number, query, wanted = message["state"], message["query"], message["panels"]

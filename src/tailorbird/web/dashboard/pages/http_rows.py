@@ -51,7 +51,7 @@ _GONE = "the row does not exist, or was deleted"
 def serve_rows(
     app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], explainer: ExplainRequests | None = None
 ) -> None:
-    """Serve the rows behind a dashboard, whose panels are at `path`. `others` are titles of further pages by path."""
+    """Serve the rows of a dashboard whose panels are at `path`. `others` are the titles of other pages by path."""
     board, name = hub.board, hub.board.dashboard.name
     links = {path: board.dashboard.title, **others}
 
@@ -170,7 +170,7 @@ def _download(hub: Hub, kind: str, fit: FitBoard, asked: RowsRequest, chosen: Se
 def _batches(
     hub: Hub, fit: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None
 ) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield batches of documents, at most `MOST_ROWS` in all. The first batch may be empty."""
+    """Yield batches of documents for a download, at most `MOST_ROWS` documents. The first batch may be empty."""
     mark, left = "*", MOST_ROWS
     while left > 0:
         answer = hub.board.solr.select(batch_params(fit, asked, chosen, span, mark))
@@ -189,7 +189,7 @@ def _row(hub: Hub, fit: FitBoard, key: str) -> Reported | None:
 
 
 def _explain(hub: Hub, document: Reported) -> str:
-    """Return the command that shows the sources of a row's cells; empty for an external table."""
+    """Return the command that explains a row. Empty for an external table."""
     topology = hub.board.topology
     table = topology.tables.get(topology.indexes[hub.board.dashboard.index].table)
     if table is None or not table.row_key:

@@ -1,1 +1,1 @@
-"""Panels of a dashboard: build their Solr queries and read the answers, without any I/O."""
+"""Build the Solr queries of dashboard panels and read the results. No I/O."""

@@ -1,8 +1,7 @@
 """Build the parameters of a panel's Solr query, with JSON facets.
 
-Every query excludes barriers and tombstones (`_kind:row`), and applies the selected words, values and time range, and
-the panel's own filters. User input never becomes query syntax (columns.py, query.py).
-"""
+Every query excludes barriers and tombstones (`_kind:row`). It applies the selected words, values and time range, and
+the panel's own filters. User input never becomes query syntax (see `columns` and `query`)."""
 
 from __future__ import annotations
 
@@ -38,8 +37,9 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Least and greatest value of a panel's axis, and the range of nearly all rows (percentiles, if they were
-    requested)."""
+    """The least and greatest value on a panel's axis.
+
+    `most_low` and `most_high` bound nearly all rows, if percentiles were requested."""
 
     low: float
     high: float
@@ -48,13 +48,13 @@ class Extent:
 
     @property
     def long(self) -> bool:
-        """Return whether an end of a time axis may be far from nearly all rows. Only then are percentiles worth their
-        cost."""
+        """Return whether the axis is so long that an end may be far from nearly all rows. Percentiles are then
+        useful."""
         return self.high - self.low > _LONG
 
     @property
     def shown(self) -> tuple[float, float]:
-        """Return the range to draw. One value far beyond all others would leave a single bar for the others."""
+        """Return the range to draw. It excludes outliers, which would leave a single bar for all other rows."""
         room = self.most_high - self.most_low
         return max(self.low, self.most_low - room), min(self.high, self.most_high + room)
 
@@ -69,14 +69,14 @@ class Steps:
 
 
 def needs_extent(fit: FitPanel, span: Span | None) -> bool:
-    """Return whether a panel over time needs a query for its extent first."""
+    """Return whether a panel over time first needs a query for its least and greatest value."""
     return fit.panel.type in ("timeseries", "heatmap") and span is None
 
 
 def extent_params(
     board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, *, most: bool = False
 ) -> Params:
-    """Return a query for the extent of a panel's axis. `most`: also for the range of nearly all rows."""
+    """Return the query for the least and greatest value of a panel. `most` adds the range of nearly all rows."""
     number = fit.panel.type == "histogram"
     field = fit.fields[0].ordered if number else _time(board).ordered
     facets = {"low": f"min({field})", "high": f"max({field})"}
@@ -86,7 +86,7 @@ def extent_params(
 
 
 def axis_for(panel: Panel, span: Span) -> Axis:
-    """Return the bars of a time range: the panel's interval, or a wider one if there would be too many."""
+    """Return the bars for a time range. They have the panel's interval, or a wider one if there would be too many."""
     for interval in get_args(Interval)[get_args(Interval).index(panel.interval) :]:
         if interval == "auto":
             return axis_of(span)
@@ -97,7 +97,8 @@ def axis_for(panel: Panel, span: Span) -> Axis:
 
 
 def steps_for(panel: Panel, extent: Extent, *, whole: bool) -> Steps:
-    """Return about `buckets` bars of a round width over an extent. Bars of whole numbers are at least 1 wide."""
+    """Return about `buckets` bars with a round width for an extent. Bars of whole numbers have a width of at least
+    1."""
     low, high = extent.shown
     wanted = (high - low) / panel.buckets or 1.0
     power = 10.0 ** math.floor(math.log10(wanted))
@@ -109,8 +110,9 @@ def steps_for(panel: Panel, extent: Extent, *, whole: bool) -> Steps:
 
 
 def crowded(steps: Steps, counts: Sequence[int]) -> bool:
-    """Return whether nearly all rows are in a few neighbouring bars of a histogram. Then percentiles, which are
-    expensive, must determine the range. `counts` are the rows of each bar."""
+    """Return whether nearly all rows are in a few adjacent bars. `counts` are the rows of each bar.
+
+    If so, percentiles, which are expensive, should determine the range."""
     total, few = sum(counts), steps.count // _FEW
     windows = (sum(counts[i : i + few]) for i in range(len(counts) - few + 1))
     return few > 0 and total > 0 and any(rows >= _NEARLY_ALL * total for rows in windows)
@@ -119,7 +121,7 @@ def crowded(steps: Steps, counts: Sequence[int]) -> bool:
 def panel_params(
     board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, drawn: Axis | Steps | None
 ) -> Params:
-    """Return the query of a panel. `drawn` is the axis of a time panel or histogram, else None."""
+    """Return the query of a panel. `drawn` is the axis of a time panel or histogram, otherwise None."""
     panel, params = fit.panel, rows_params(board, fit, chosen, span)
     if panel.type == "table" and not panel.measures:
         return {**params, **_shown(board, fit)}
@@ -153,8 +155,9 @@ def panel_params(
 
 
 def rows_params(board: FitBoard, fit: FitPanel | None, chosen: Selection, span: Span | None) -> Params:
-    """Return `q` and the filters for the selected rows, without documents. Raises Misfit for a value that a column
-    cannot have."""
+    """Return the search and filters for the selected rows, without documents.
+
+    Raises Misfit for a value that a column cannot have."""
     params: Params = {"q": "*:*", "rows": 0}
     queries = [f"{KIND}:{ROW}"]
     words = search_words(chosen.words)
@@ -190,7 +193,9 @@ def _within(time: PanelColumn, span: Span) -> str:
 
 
 def sums_of(fit: FitPanel) -> dict[str, Any]:
-    """Return the measures `m0`, … of one bucket, with the sums and counts for the average of the remaining rows."""
+    """Return the measures `m0`, … of one bucket as facet functions.
+
+    An average also gets its sum and count, from which the average of the remaining rows is computed."""
     found: dict[str, Any] = {f"m{i}": one for i, one in enumerate(fit.sums) if one}
     for i, (measure, column) in enumerate(zip(fit.panel.measures, fit.measured, strict=True)):
         if measure.function == "avg" and column is not None:
@@ -199,7 +204,9 @@ def sums_of(fit: FitPanel) -> dict[str, Any]:
 
 
 def terms_facet(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool, inner: Any = None) -> dict[str, Any]:
-    """Return a facet for the greatest values of a column by the first measure."""
+    """Return a facet for the `limit` values of a column that are greatest by the first measure.
+
+    `missing` counts rows without a value, `inner` is nested in each value."""
     return {
         "type": "terms",
         "field": column.counted,
@@ -212,7 +219,7 @@ def terms_facet(fit: FitPanel, column: PanelColumn, limit: int, *, missing: bool
 
 
 def bars_facet(board: FitBoard, axis: Axis) -> dict[str, Any]:
-    """Return a facet that counts the bars of an axis."""
+    """Return a facet with one bucket per bar of an axis."""
     return {
         "type": "range",
         "field": _time(board).ordered,

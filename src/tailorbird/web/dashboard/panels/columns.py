@@ -1,8 +1,7 @@
-"""Match a panel's columns with fields of its index: which ones can be counted, summed and ordered; and build filters.
+"""Find the index fields of a panel's columns: for counting, summing and sorting. Build filters.
 
-A filter becomes a Solr query whose values are numbers, instants, or separate parameters that `{!term}` takes literally.
-User input is never parsed as a query.
-"""
+A filter becomes a Solr query. Its values are numbers, times, or separate parameters that `{!term}` takes literally.
+User input is never parsed as a query."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ LONGEST_VALUE = 1_000
 
 
 class Misfit(ValueError):
-    """A column, measure or value that does not fit. `str` is the problem, `expected` the remedy."""
+    """Raised for a column, measure or value that does not fit. `str` is the problem, `expected` the remedy."""
 
     def __init__(self, what: str, expected: str) -> None:
         super().__init__(what)
@@ -36,8 +35,10 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelColumn:
-    """A column as panels use it. `counted` is the field for counting and filtering. `number` and `ordered` are fields
-    for sums and comparisons, empty if there are none. `many`: a row may have several values. `type` is Solr's type."""
+    """A column as panels use it, with the Solr fields for each purpose.
+
+    `counted` is for counting and filtering, `number` for sums, `ordered` for comparisons; the last two are empty if
+    there is no such field. `many`: a row may have several values. `type` is Solr's type."""
 
     name: str
     look: Look
@@ -53,12 +54,12 @@ class PanelColumn:
 
     @property
     def whole(self) -> bool:
-        """Return whether its values are whole numbers, whose sums are exact up to 2^53."""
+        """Return whether the values are whole numbers. Their sums are exact up to 2^53."""
         return self.type in ("pint", "plong")
 
 
 def column_of(name: str, fields: Mapping[str, IndexField]) -> PanelColumn:
-    """Return the column of that name. Raises Misfit for one that the index does not have."""
+    """Return the column with a name. Raises Misfit if the index does not have it."""
     plain = [known for known in fields if _NAME.fullmatch(known) and not known.startswith("_")]
     if name not in plain:
         raise Misfit(f"unknown column {name[:LONGEST_VALUE]}", "one of " + ", ".join(plain))
@@ -81,11 +82,10 @@ def column_of(name: str, fields: Mapping[str, IndexField]) -> PanelColumn:
 
 
 def measured(measure: PanelMeasure, column: PanelColumn | None) -> str:
-    """Return the measure as a Solr aggregation, empty for a count. Raises Misfit if the column's type does not support
+    """Return a measure as a Solr aggregation. Empty for a count. Raises Misfit if the column's type does not support
     it.
 
-    A decimal is summed as a double, so about 15 digits of the result are right. A uint64 and a text cannot be summed.
-    """
+    A decimal is summed as a double, so about 15 digits are right. A uint64 and a text cannot be summed."""
     if column is None:
         return ""
     function = measure.function
@@ -105,11 +105,9 @@ def measured(measure: PanelMeasure, column: PanelColumn | None) -> str:
 
 
 def filtered(column: PanelColumn, operator: FilterOperator, values: Sequence[str], name: str) -> Params:
-    """Return a filter as parameters of Solr: `name` is the query, the names of further parameters start with it. Raises
-    Misfit for an invalid value.
+    """Return a filter as Solr parameters. `name` is the parameter of the query; the names of others begin with it.
 
-    As in SQL, a row without a value matches only `is null`.
-    """
+    As in SQL, a row without a value matches only `is null`. Raises Misfit for an invalid value."""
     if not column.counted and not column.ordered:
         raise Misfit(f"column {column.name} is only stored, not filtered by", "a column of another type")
     present = f"{column.counted or column.ordered}:[* TO *]"
@@ -181,7 +179,7 @@ def _number(column: PanelColumn, value: str) -> str:
 
 
 def moment_of(text: str) -> int | None:
-    """Parse a time as people and URLs write it, without a zone or in UTC, into milliseconds; None if it is invalid."""
+    """Parse a time of a URL or a user, without a zone or in UTC, to milliseconds. None if it is invalid."""
     try:
         moment = dt.datetime.fromisoformat(text.strip().removesuffix("Z"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reduce the output of `tailorbird explain` to the columns that the page of a row shows."""
+"""Reduce the output of `tailorbird explain` to the columns that a row's page shows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _EVENT = ("alias", "table", "topic", "partition", "offset", "state", "why", "op"
 
 
 def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Reported:
-    """{hbase_timestamp, batch, unknown, cells: [{name, heading, expression, agrees, events: [index…]}], events: […]}.
+    """Return the JSON for the page of a row: `{hbase_timestamp, batch, unknown, cells, events}`.
 
-    `found` is the output of `explain --json`. The `events` of a cell are indexes into `events`, which contains only the
-    events of these cells.
-    """
+    `found` is the output of `explain --json`. A cell has `{name, heading, expression, agrees, events}`; its `events`
+    are indexes into the list `events`, which has only the events of the `shown` columns."""
     columns = {column.name: column for column in shown}
     cells = [cell for cell in found["cells"] if cell["column"] in columns]
     wanted = {node for cell in cells for node in cell["events"]}

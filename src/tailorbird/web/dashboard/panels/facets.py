@@ -1,7 +1,6 @@
-"""Filters above the panels: the number of selected rows, and the values of each facet with their counts.
+"""Build the filters above the panels: the number of selected rows, and the values of each facet with their counts.
 
-The counts of a facet ignore its own filter, so that more values of it can be selected.
-"""
+The counts of a facet ignore its own filter, so that more of its values can be selected."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ MOST_VALUES = 50
 
 
 def facets_params(board: FitBoard, chosen: Selection, span: Span | None) -> Params:
-    """Return one query for all facets."""
+    """Return one Solr query for all facets."""
     facets = {
         f"f{i}": {
             "type": "terms",
@@ -37,8 +36,9 @@ def facets_params(board: FitBoard, chosen: Selection, span: Span | None) -> Para
 
 
 def read_facets(board: FitBoard, chosen: Selection, response: Mapping[str, Any]) -> Reported:
-    """{total, facets: [{name, heading, more, values: [{label, value, kind, count, chosen}]}]}. Selected values are
-    listed even if no row has them."""
+    """Return the JSON of the facets: `{total, facets: [{name, heading, more, values}]}`.
+
+    A value is `{label, value, kind, count, chosen}`. Selected values are listed even if no row has them."""
     reported = []
     facets = response.get("facets", {})
     for i, column in enumerate(_columns(board)):

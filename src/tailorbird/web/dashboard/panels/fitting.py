@@ -1,5 +1,4 @@
-"""Match a dashboard's panels with the fields of its index, so that all later code can rely on every column and
-measure."""
+"""Check a dashboard's panels against the fields of its index, so that all later code can rely on every column."""
 
 from __future__ import annotations
 
@@ -17,8 +16,10 @@ Finder = Callable[[str], PanelColumn]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitPanel:
-    """A panel with its columns. `sums` are the aggregations of its measures, empty for a count; `measured` are their
-    columns. `fields` are the columns that group the rows or are shown."""
+    """A panel with the columns of its index.
+
+    `sums` are the Solr aggregations of its measures (empty: a count), `measured` their columns. `fields` are the
+    columns that group the rows or are shown, `where` its own filters."""
 
     panel: Panel
     sums: tuple[str, ...]
@@ -29,14 +30,15 @@ class FitPanel:
 
     @property
     def split(self) -> PanelColumn | None:
-        """Return the column that splits a series or a heatmap."""
+        """Return the column that splits a series or a heatmap, or None."""
         return self.fields[0] if self.panel.type == "heatmap" else self.by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitBoard:
-    """A dashboard ready to be queried. `time` is None if it has no time column. `words` are the fields that a text
-    search covers."""
+    """A dashboard whose panels fit its index. `time` is None if it has no time column.
+
+    `words` are the fields that a text search covers."""
 
     dashboard: Dashboard
     panels: tuple[FitPanel, ...]
@@ -45,13 +47,13 @@ class FitBoard:
     fields: Mapping[str, IndexField]
 
     def column(self, name: str) -> PanelColumn:
-        """Return any column of the index. Raises Misfit for one that it does not have."""
+        """Return a column of the index. Raises Misfit if the index does not have it."""
         return column_of(name, self.fields)
 
 
 def fit(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> FitBoard:
-    """Return the dashboard over an index with these fields. Raises TopologyError, with line and path, if a panel does
-    not fit."""
+    """Check a dashboard against the fields of its index. Raises TopologyError, with line and path, for a panel that
+    does not fit."""
     base, index = f"dashboards.{dashboard.name}", topology.indexes[dashboard.index]
 
     def found(path: str, name: str) -> PanelColumn:

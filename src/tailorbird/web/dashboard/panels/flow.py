@@ -1,4 +1,4 @@
-"""Texts for the overview: the rate and lag of each edge, the last verified cut, and the dead letters of each node."""
+"""Texts of the overview: rate and lag of each edge, last verified state, and dead letters of each node."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _STAGES = {"capture": ("capture", QUARANTINE), "join": ("join",), "index": ("ind
 
 
 class Rates:
-    """Rates of counters that are sampled from time to time."""
+    """Computes rates of counters from samples."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, float]]] = {}
 
     def note(self, now: float, values: Mapping[str, float]) -> None:
-        """Record the counters at a moment (seconds). A counter that decreased was reset."""
+        """Record the counters at a time (seconds). A counter that decreased was reset."""
         for name, value in values.items():
             seen = self._seen.setdefault(name, deque())
             if seen and value < seen[-1][1]:
@@ -45,9 +45,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowState:
-    """State of the servers, in addition to that of the processes. `rates`: changes or documents per second by node.
-    `captured` by source, `visible` by index, and `waiting` are None if the servers do not answer. `checked`: the last
-    results of the checks."""
+    """The state of the servers, for the overview.
+
+    `rates` are changes or documents per second by node. `captured` (by source), `visible` (by index) and `waiting`
+    are None if their server does not answer. `checked` are the last results of checks."""
 
     now_ms: int
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -58,13 +59,12 @@ class FlowState:
 
 
 def captured_text(seen: FlowState, source: str) -> str:
-    """Return the rate of a source's changes into a table, as text."""
+    """Return the rate of changes of a source, as text."""
     return _rate(seen, f"capture {source}", "changes")
 
 
 def indexed_text(seen: FlowState, index: str, sources: Iterable[str]) -> str:
-    """Return the rate of a table's rows into an index, and the number of its sources' changes that queries may not see
-    yet."""
+    """Return, as text, the rate of rows into an index, and how many changes of its sources queries may not see yet."""
     cut = (seen.visible or {}).get(index)
     lacking = None
     if cut is not None and seen.captured is not None:
@@ -74,7 +74,7 @@ def indexed_text(seen: FlowState, index: str, sources: Iterable[str]) -> str:
 
 
 def shown_text(seen: FlowState, index: str) -> str:
-    """Return the age of the cut that a query of an index sees, as text."""
+    """Return, as text, how old the data is that queries of an index see."""
     cut = (seen.visible or {}).get(index)
     if cut is None or cut.timestamp_ms is None:
         return ""
@@ -82,7 +82,8 @@ def shown_text(seen: FlowState, index: str) -> str:
 
 
 def verified_text(seen: FlowState, stage: str, table: str) -> tuple[str, bool]:
-    """Return the last result for a stage of a table, empty if there is none; and whether it is free of differences."""
+    """Return the last result of `verify` for a stage and table (or an empty text), and whether it has no
+    differences."""
     found = [one for one in seen.checked if (one.stage, one.table) == (stage, table)]
     wrong = [one for one in found if one.outcome == "different"]
     if wrong:
@@ -95,7 +96,7 @@ def verified_text(seen: FlowState, stage: str, table: str) -> tuple[str, bool]:
 
 
 def dead_letters_of(seen: FlowState, kind: str, name: str) -> int | None:
-    """Return the number of dead letters of a node, including tables in quarantine; None if Kafka does not answer."""
+    """Return the number of dead letters of a node, tables in quarantine included. None if Kafka does not answer."""
     if seen.waiting is None:
         return None
     places = [one for one in seen.waiting if one.stage in _STAGES.get(kind, ())]

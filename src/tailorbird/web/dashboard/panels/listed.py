@@ -1,7 +1,6 @@
-"""Content of the pages Proof, Dead letters and Fleet: results of checks, dead letters, and the agents that capture.
+"""Build the content of the pages Proof, Dead letters and Fleet.
 
-The data is the same as in `tailorbird checks`, `status` and `dead-letters list`; None if Kafka does not answer.
-"""
+The data is that of `tailorbird checks`, `status` and `dead-letters list`. It is None if Kafka does not answer."""
 
 from __future__ import annotations
 
@@ -23,8 +22,9 @@ _COMPARED = ("Stage", "Table", "Outcome", "Rows", "Differing", "Moving", "Positi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPart:
-    """A section of a page: `state` is a word next to its heading, `tone` its colour. It has text lines, a table
-    (`heads`, and `rows` of as many cells), and a command that shows more or helps."""
+    """A section of a page: text lines, a table (`heads` and `rows`), and a command that shows more or helps.
+
+    `state` is a word next to the heading, `tone` its colour."""
 
     heading: str
     state: str = ""
@@ -37,7 +37,7 @@ class ListedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPage:
-    """A page: a sentence about the state, whether the state is good, and its sections."""
+    """A page: a sentence about the state, whether all is well, and the sections."""
 
     sentence: str
     well: bool
@@ -45,13 +45,13 @@ class ListedPage:
 
 
 def unavailable(topology: Topology, what: str) -> ListedPage:
-    """Return the page for the time while Kafka does not answer, or has not answered yet."""
+    """Return the page to show while Kafka does not answer."""
     reported = ListedPart(heading="What to do", command="tailorbird stack status")
     return ListedPage(sentence=f"Kafka at {topology.log.brokers} does not answer: {what}", well=False, parts=[reported])
 
 
 def proof_page(topology: Topology, statuses: Sequence[CheckStatus] | None, now_ms: int) -> ListedPage:
-    """Return the last result of each check of a topology, by stage and table."""
+    """Return the page with the last result of each check, by stage and table."""
     now = ListedPart(heading="Compare now", command=f"tailorbird verify {topology.file}")
     if not topology.checks:
         sentence = "This topology declares no checks: nothing is compared automatically."
@@ -105,8 +105,10 @@ def _compared(one: CheckResult, now_ms: int) -> Sequence[str]:
 def dead_letters_page(
     topology: Topology, waiting: Sequence[OpenDeadLetters] | None, dead_letters: Sequence[DeadLetterRow], now_ms: int
 ) -> ListedPage:
-    """Return the dead letters, counted by table or index, and the newest ones, each with the command that replays it.
-    `waiting` is None if Kafka does not answer; `dead_letters` may contain fewer."""
+    """Return the page with the numbers of dead letters by table or index, and the newest ones.
+
+    Each has the command that replays it. `waiting` is None if Kafka does not answer. `dead_letters` may be fewer
+    than `waiting` counts."""
     if waiting is None:
         return unavailable(topology, "dead letters are unknown.")
     if not waiting:
@@ -140,7 +142,7 @@ def _held(one: DeadLetterRow, file: str, now_ms: int) -> Sequence[str]:
 
 
 def fleet_page(topology: Topology) -> ListedPage:
-    """Return which agents may capture which source, and the command that opens the fleet's page."""
+    """Return the page that lists which agents may capture which source, and the command for the fleet's page."""
     captured: Mapping[str, Source] = {name: one for name, one in topology.sources.items() if one.agent}
     rows = [(name, _agents(one), one.agent.connection if one.agent else "") for name, one in captured.items()]
     parts = [

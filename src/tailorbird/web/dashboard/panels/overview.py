@@ -1,5 +1,4 @@
-"""Build a topology's graph: its nodes and edges, the state of each part, and a sentence with the problems and
-remedies."""
+"""Build the graph of a topology: nodes, edges, the state of each process, and a sentence about problems."""
 
 from __future__ import annotations
 
@@ -34,12 +33,11 @@ def graph_of(
     parts: Sequence[PartStatus],
     seen: FlowState = NOTHING_SEEN,
 ) -> Reported:
-    """{sentence, well, nodes: [{id, column, kind, name, state, well, reason, remedy, facts}], edges: [{from, to,
-    flow}]}.
+    """Return the graph as JSON: `{sentence, well, nodes, edges}`.
 
-    `reads`: the sources of each table. `parts`: the processes according to `tailorbird status`. Several processes of
-    one part are one node, with the worst state. `flow` of an edge is its rate and lag, empty if unknown.
-    """
+    A node is `{id, column, kind, name, state, well, reason, remedy, facts}`, an edge `{from, to, flow}`. `flow` is
+    the rate and lag as text. `reads` gives the sources of each table, `parts` the processes as in `tailorbird
+    status`. Several processes of one part form one node with the worst state."""
     names: list[tuple[str, str]] = [
         *(("capture", name) for name in topology.sources),
         *(("join", name) for name in topology.tables),
@@ -79,7 +77,7 @@ def _edge(begin: str, end: str, flow: str) -> Reported:
 
 
 def _lag(table: str, parts: Sequence[PartStatus]) -> str:
-    """Return how far a join lags its sources, as its process reports."""
+    """Return how far a join lags behind its sources, as its process reports it."""
     more = next((one.more for one in parts if one.part == f"join {table}"), {})
     changes, seconds = more.get("lag_changes"), more.get("lag_seconds")
     if changes is None:
@@ -88,7 +86,7 @@ def _lag(table: str, parts: Sequence[PartStatus]) -> str:
 
 
 def _troubles(topology: Topology, seen: FlowState) -> list[str]:
-    """Return problems that exist although all processes run: refused rows, and differences that checks found."""
+    """Return problems that exist although all processes run: refused rows, and differences found by checks."""
     found = []
     if any(one.outcome == "different" for one in seen.checked):
         found.append(f"A check found a difference: see Proof. Run: {look_of(topology.file, seen.checked)}.")
@@ -100,7 +98,7 @@ def _troubles(topology: Topology, seen: FlowState) -> list[str]:
 
 
 def sentence(parts: Sequence[PartStatus]) -> str:
-    """Return the problems and what to do, in the order of the flow; or that everything runs."""
+    """Return the problems and remedies, in the order of the data flow, or that everything runs."""
     wrong = [one for one in parts if not one.moves]
     if wrong:
         first = wrong[0]
@@ -146,7 +144,7 @@ def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus],
 
 
 def _verified(kind: str, name: str, topology: Topology, seen: FlowState) -> tuple[str, bool]:
-    """Return the last verified cut of a table, or of an index over one; and whether it is free of known differences."""
+    """Return the last verified state of a table or index as text, and whether it has no known differences."""
     if kind == "join":
         return verified_text(seen, "table", name)
     return verified_text(seen, "index", topology.indexes[name].table) if kind == "index" else ("", True)

@@ -33,7 +33,7 @@ _EXACT = 2**53
 
 
 def read_extent(response: Mapping[str, Any]) -> Extent | None:
-    """Return the extent from the answer to its query; None if no row has a value."""
+    """Parse the response to `extent_params`. None if no row has a value."""
     facets = response["facets"]
     low, high = _number(facets.get("low")), _number(facets.get("high"))
     most = facets.get("most") or (low, high)
@@ -62,7 +62,7 @@ def _place(bucket: Mapping[str, Any], steps: Steps) -> int:
 
 
 def read_panel(fit: FitPanel, response: Mapping[str, Any], drawn: Axis | Steps | None) -> Reported:
-    """Read the answer to `panel_params`. Raises KeyError or TypeError if it is not one."""
+    """Convert the response to `panel_params` to the JSON above. Raises KeyError or TypeError for another response."""
     kind = fit.panel.type
     if kind == "text":
         return {"text": fit.panel.text, "inexact": False}
@@ -93,14 +93,14 @@ def _looks(fit: FitPanel) -> list[str]:
 
 
 def nothing(fit: FitPanel) -> Reported:
-    """Return the answer of a panel whose rows have no value to draw an axis for."""
+    """Return the JSON of a panel over an axis if no row has a value."""
     if fit.panel.type == "histogram":
         return {"start": 0, "width": 1, "bars": [], "below": 0, "above": 0, "inexact": False}
     return {"gap": "", "edges": [], "end": 0, "outside": 0, "series": [], "inexact": False}
 
 
 def _figure(fit: FitPanel, bucket: Mapping[str, Any], number: int = 0) -> float | int | None:
-    """Return a measure of one bucket. Without rows a count is 0, and every other measure None."""
+    """Return a measure of one bucket. Without rows a count is 0, and other measures are None."""
     measure, sum_ = fit.panel.measures[number], fit.sums[number]
     if not sum_:
         return int(bucket.get("count", 0))
@@ -121,7 +121,7 @@ def _whole(measure: PanelMeasure, column: PanelColumn) -> bool:
 
 
 def _rest(fit: FitPanel, whole: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> float | int | None:
-    """Return the first measure over the rows of `whole` that are in none of the parts; None if it cannot be
+    """Return the first measure over the rows of `whole` that are in none of the `parts`. None if it cannot be
     computed."""
     measure, column = fit.panel.measures[0], fit.measured[0]
     rows = int(whole.get("count", 0)) - sum(int(part.get("count", 0)) for part in parts)
@@ -249,14 +249,14 @@ def _rows(fit: FitPanel, response: Mapping[str, Any]) -> Reported:
 
 
 def named(column: PanelColumn, value: Value) -> Reported:
-    """Return a value of a column: its label, the text that a click filters by, and its kind ("none" for no value)."""
+    """Return the JSON of a column's value: its label, the text for a filter, and its kind (`none`: no value)."""
     if value is None:
         return {"label": NONE, "value": None, "kind": "none"}
     return {"label": facet_text(value, column.look), "value": value_text(value), "kind": "value"}
 
 
 def _number(value: object) -> float | None:
-    """Return a metric of Solr's, or None if no row has a value. Times are instants in milliseconds."""
+    """Convert a number or time from Solr; times become milliseconds. None if no row has a value."""
     if isinstance(value, str):
         moment = instant_of(value)
         return None if moment is None else float(moment)

@@ -1,4 +1,4 @@
-"""Rows behind a dashboard, in pages and sorted; and as CSV whose formulas no spreadsheet executes."""
+"""Build the pages of rows of a dashboard, and their CSV download, in which spreadsheets execute no formulas."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsRequest:
-    """Requested rows, their order and columns. `sort` is None for newest first. `panel` limits the rows to those of a
-    panel (None: all)."""
+    """A request for rows: columns, order and page. `sort` is None for newest first.
+
+    `panel` restricts the rows to those of a panel (None: all)."""
 
     columns: tuple[PanelColumn, ...]
     sort: PanelColumn | None
@@ -35,8 +36,7 @@ class RowsRequest:
 
 
 def asked_of(board: FitBoard, params: Mapping[str, str]) -> RowsRequest:
-    """Parse the parameters `columns=a,b`, `sort=a` or `-a`, `page=2`, `panel=0` of a URL. Raises Misfit for invalid
-    ones."""
+    """Parse the URL parameters `columns=a,b`, `sort=a` or `-a`, `page=2`, `panel=0`. Raises Misfit for invalid ones."""
     names = [name for name in params.get("columns", "").split(",") if name] or [one.name for one in shown_first(board)]
     if len(names) > 200:
         raise Misfit(f"{len(names)} columns", "200 at most")
@@ -59,7 +59,7 @@ def asked_of(board: FitBoard, params: Mapping[str, str]) -> RowsRequest:
 
 
 def shown_first(board: FitBoard) -> list[PanelColumn]:
-    """Return the columns that the dashboard declares, or all columns if it declares none."""
+    """Return the columns that the dashboard declares, or all if it declares none."""
     return [board.column(name) for name in board.dashboard.columns] or every(board)
 
 
@@ -79,17 +79,19 @@ def page_params(board: FitBoard, asked: RowsRequest, chosen: Selection, span: Sp
 
 
 def batch_params(board: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None, mark: str) -> Params:
-    """Return a query for the next rows of a download, after Solr's cursor mark (`*` at first)."""
+    """Return the query for the next rows of a download. `mark` is Solr's cursor mark (`*` at first)."""
     return {**_params(board, asked, chosen, span), "rows": BATCH, "cursorMark": mark}
 
 
 def row_params(key: str) -> Params:
-    """Return a query for one document of any kind by its unique key."""
+    """Return the query for one document by its unique key."""
     return {"q": "*:*", "fq": ["{!term f=" + UNIQUE_KEY + " v=$key}"], "key": key, "rows": 1, "fl": "*"}
 
 
 def read_page(board: FitBoard, asked: RowsRequest, response: Mapping[str, Any]) -> Reported:
-    """{columns: [{name, heading, look, shown, sorts}], rows: [{key, values}], total, page, pages, size, sort, most}."""
+    """Return the JSON of a page: `{columns, rows, total, page, pages, size, sort, most}`.
+
+    A column is `{name, heading, look, shown, sorts}`, a row `{key, values}`."""
     found = response["response"]
     shown = {column.name for column in asked.columns}
     order = [*asked.columns, *(one for one in every(board) if one.name not in shown)]
@@ -113,8 +115,8 @@ def read_page(board: FitBoard, asked: RowsRequest, response: Mapping[str, Any]) 
 
 
 def read_row(board: FitBoard, response: Mapping[str, Any]) -> Reported | None:
-    """{columns: [{heading, value}], document, committed_ms, indexed_ms, hbase_timestamp}; None if the row does not
-    exist."""
+    """Return the JSON of one row: `{columns, document, committed_ms, indexed_ms, hbase_timestamp}`. None if it does
+    not exist."""
     found = response["response"]["docs"]
     if not found:
         return None
@@ -130,8 +132,7 @@ def read_row(board: FitBoard, response: Mapping[str, Any]) -> Reported | None:
 
 
 def csv_line(values: Sequence[Shown]) -> str:
-    """Format a line of CSV (RFC 4180). A text that a spreadsheet would execute as a formula is prefixed with an
-    apostrophe."""
+    """Format a CSV line (RFC 4180). Text that a spreadsheet would execute as a formula gets an apostrophe in front."""
     # CSV readers skip blank lines
     return (",".join(_csv_cell(value) for value in values) or '""') + "\r\n"
 

@@ -1,4 +1,4 @@
-"""Export a view as YAML for `dashboards:`: the declared dashboard with the current selection."""
+"""Export the current view of a dashboard as YAML for the topology's `dashboards:`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from tailorbird.web.dashboard.panels.state import Selection
 
 
 def view_yaml(dashboard: Dashboard, chosen: Selection) -> str:
-    """Return the view. What a declaration cannot express (words, a dragged time range) becomes a comment.
+    """Return the dashboard with the current selection as YAML. Words and a dragged time range become comments.
 
-    Raises Misfit if a value and "no value" of the same column are selected, because `where:` has no `or`.
-    """
+    Raises Misfit if a value and "no value" of one column are selected, because `where:` has no `or`."""
     filters = [_text(_filter(name, values)) for name, values in sorted(chosen.picks.items()) if values]
     for name, ends in sorted(chosen.between.items()):
         filters += [f"{name} {operator} '{end}'" for operator, end in zip((">=", "<"), ends, strict=True)]

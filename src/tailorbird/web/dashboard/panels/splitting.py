@@ -1,9 +1,8 @@
-"""Query a split series or heatmap in two steps: first the greatest values of the column, then their bars.
+"""Query a split series or heatmap in two steps: first the greatest values of the splitting column, then their bars.
 
-For parts with nested bars, Solr searches each bar in each part. For bars with nested parts of a few known values it
-needs one pass over the rows. A column with several values per row is queried in one step (asking.py), because its bars
-would contain rows of other values.
-"""
+In one step, Solr would search each bar within each value. In two steps, the values are known, and one pass over the
+rows is enough. A column with several values per row needs one step (`asking`), because its bars would contain rows
+of other values."""
 
 from __future__ import annotations
 
@@ -23,12 +22,12 @@ _PART = "part"
 
 
 def in_two_steps(fit: FitPanel) -> PanelColumn | None:
-    """Return the column that splits a panel that is queried in two steps, else None."""
+    """Return the column that splits a panel, if the panel is queried in two steps. Otherwise None."""
     return fit.split if fit.split is not None and not fit.split.many else None
 
 
 def values_params(board: FitBoard, fit: FitPanel, column: PanelColumn, chosen: Selection, span: Span | None) -> Params:
-    """Return the first query: for the greatest values, the rows without a value, and the number of values."""
+    """Return the first query: the greatest values, the number of rows without a value, and the number of values."""
     facets = {"terms": terms_facet(fit, column, fit.panel.top, missing=True)}
     return {**rows_params(board, fit, chosen, span), "json.facet": json.dumps(facets)}
 
@@ -42,7 +41,7 @@ def parts_params(
     axis: Axis,
     found: Mapping[str, Any],
 ) -> Params:
-    """Return the second query: for the bars, each divided into the values that the first step found."""
+    """Return the second query: the bars, each divided by the values in `found`, the result of the first query."""
     terms = found["facets"].get("terms", {})
     values = [value_text(one["val"]) for one in terms.get("buckets", [])]
     params, inner = rows_params(board, fit, chosen, span), dict[str, Any]()
@@ -59,7 +58,7 @@ def parts_params(
 
 
 def in_one(found: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Merge both answers into the form of a one-step answer: parts with nested bars."""
+    """Merge the results of both queries into the form of a result of one step: values with nested bars."""
     bars = parts["facets"].get("bars", {})
     by_value, without = defaultdict[Any, list[Any]](list), list[Any]()
     for bar in bars.get("buckets", []):

@@ -1,10 +1,9 @@
-"""Selection of a user on a dashboard, as URL parameters, and the time range that it currently means.
+"""The user's selection on a dashboard, as URL parameters, and the time range that it means.
 
     q=words   range=last 7 days   from=2026-01-01T00:00:00Z&to=…   f.country=DE&f.country=AT   n.country=1 (no value)
     b.amount=100..150 (from 100 on, below 150)
 
-Anyone can write a link. Parameters of another form, and too many of them, are rejected with a reason.
-"""
+Anyone can write a link, so invalid parameters, and too many, are rejected with a reason."""
 
 from __future__ import annotations
 
@@ -26,8 +25,11 @@ _TICKS = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Words, values per column (None: no value), two bounds per column (the first is inclusive), and a relative or
-    dragged time range; None: the dashboard's range."""
+    """The user's selection on a dashboard.
+
+    - `words`: search words. `picks`: selected values by column (None: no value).
+    - `between`: lower (inclusive) and upper bound by column.
+    - `range`: a relative time range. `span`: a dragged one. None for both means the dashboard's range."""
 
     words: str = ""
     picks: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
@@ -37,13 +39,13 @@ class Selection:
 
     @property
     def key(self) -> str:
-        """Return a key that is equal for equal selections, independent of their order."""
+        """Return a text that is the same for equal selections."""
         picks = sorted((name, sorted(map(repr, values))) for name, values in self.picks.items() if values)
         return repr((self.words.split(), picks, sorted(self.between.items()), str(self.range), self.span))
 
 
 def chosen_of(query: str) -> Selection:
-    """Parse a URL's query. Keys of other pages are ignored. Raises Misfit for an invalid selection."""
+    """Parse a URL's query string. Unknown parameters are ignored. Raises Misfit for an invalid selection."""
     if len(query) > LONGEST_STATE:
         raise Misfit(f"a link of {len(query)} characters", f"{LONGEST_STATE} at most")
     try:
@@ -94,7 +96,7 @@ def tick_ms(wanted: TimeRange) -> int:
 
 
 def before(span: Span) -> Span:
-    """Return the span of the same length that ends where this one starts."""
+    """Return the time range of the same length that ends where this one starts."""
     return Span(start=span.start - (span.end - span.start), end=span.start)
 
 

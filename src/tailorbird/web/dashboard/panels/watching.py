@@ -1,4 +1,4 @@
-"""Detect that an index has changed: by its barriers, or by its newest document if it has no barriers."""
+"""Detect that an index has changed: by its barriers or, if it has none, by its newest document."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _MOST_BUCKETS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexState:
-    """State of an index. `token` differs whenever something has changed. `positions` are texts by source, of the cut
-    that every query sees. `incomplete` is the number of changes that the join has refused."""
+    """The state of an index. `token` changes whenever the index does.
+
+    `positions` are the source positions, as text, up to which queries see everything. `incomplete` is the number of
+    changes that the join has refused."""
 
     token: str
     positions: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +42,7 @@ def document_params() -> Params:
 
 
 def read_barriers(response: Mapping[str, Any]) -> IndexState | None:
-    """Return the state according to the barriers; None if there are none."""
+    """Return the state of an index from the response to `barrier_params`. None if there are no barriers."""
     found = response["response"]["docs"]
     if not found:
         return None
@@ -59,6 +61,6 @@ def read_barriers(response: Mapping[str, Any]) -> IndexState | None:
 
 
 def read_documents(response: Mapping[str, Any]) -> IndexState:
-    """Return the state of an index without barriers."""
+    """Return the state of an index from the response to `document_params`."""
     newest = response.get("facets", {}).get("newest")
     return IndexState(token=f"d{newest}/{response['response']['numFound']}")
