@@ -1,1 +1,1 @@
-"""Run the plan as a streaming query of Spark, and manage its session and checkpoint."""
+"""Run a plan as a streaming query of Spark, and manage its session, checkpoint and metrics."""

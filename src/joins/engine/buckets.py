@@ -1,9 +1,8 @@
-"""Choose buckets, the grouping keys of the stateful operators, one per Spark partition.
+"""Choose the grouping keys (buckets) of stateful operators in Spark, one per partition.
 
-Spark's fixed cost per group and partition is far above that of a row, so state is grouped by bucket and not by key.
-Bucket numbers are chosen so that Spark's own hash sends each bucket to a partition of its own. With the numbers 0 … n-1
-some partitions would get two buckets and others none.
-"""
+Spark's cost per group and batch is far above that of a row. So rows are grouped by bucket instead of by their own
+key, and each bucket holds the state of many keys. Bucket numbers are chosen so that Spark's hash sends each to a
+partition of its own. With the numbers 0 … n-1, some partitions would get two buckets and others none."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ def _rotated(value: int, by: int) -> int:
 
 
 def spark_hash(value: int) -> int:
-    """Compute Spark's `hash(int)`: Murmur3 (x86, 32 bits) of the 4 bytes with seed 42, as a signed number."""
+    """Return Spark's `hash(int)`: Murmur3 (x86, 32 bits) of the 4 bytes with seed 42, as a signed number."""
     k = _rotated(value * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
     h = (_rotated(_SEED ^ k, 13) * 5 + 0xE6546B64 & _MASK) ^ 4
     h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
@@ -28,7 +27,7 @@ def spark_hash(value: int) -> int:
 
 
 def bucket_numbers(partitions: int) -> tuple[int, ...]:
-    """Return one number per partition p, such that Spark sends a group with that number to p."""
+    """Return one number for each partition p, such that Spark sends a group with that number to p."""
     numbers: dict[int, int] = {}
     candidate = 0
     while len(numbers) < partitions:
@@ -38,5 +37,5 @@ def bucket_numbers(partitions: int) -> tuple[int, ...]:
 
 
 def bucket_of(text: str, numbers: tuple[int, ...]) -> int:
-    """Return the bucket of a key's text. Checkpoints depend on it, so it is the same in every process and release."""
+    """Return the bucket of a key. It must never change between releases, because checkpoints depend on it."""
     return numbers[zlib.crc32(text.encode()) % len(numbers)]

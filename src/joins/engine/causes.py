@@ -1,9 +1,8 @@
-"""Find out why a query failed: extract the innermost cause and its remedy from Spark's error text.
+"""Extract the cause of a failed query from Spark's error text, and find the remedy.
 
-Spark wraps a failure in up to five others: the query's, the job's, the task's with its Java stack, the Python worker's
-trace. The first line is the least useful one. The cause is the last heading of an exception: Java lists causes from the
-outermost to the innermost, and Python ends a trace with the exception that was raised.
-"""
+Spark wraps a failure in up to five others: the query's, the job's, the task's with its Java stack, the Python
+worker's traceback. The first line says least. The cause is the last line that names an exception: Java lists causes
+from the outermost to the innermost, and Python ends a traceback with the exception that was raised."""
 
 from __future__ import annotations
 
@@ -36,12 +35,12 @@ _REMEDIES = (
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the innermost cause in one line: the exception's name and message."""
+    """Return the innermost cause as one line: the name of the exception and its message."""
     return _cause(_WRAPPED.sub("", str(error))) or type(error).__name__
 
 
 def remedy_for(error: BaseException) -> str:
-    """Return the remedy for a known failure, or an empty text."""
+    """Return what the user can do about a known failure, or an empty text."""
     text = str(error)
     return next((remedy for sign, remedy in _REMEDIES if sign in text), "")
 

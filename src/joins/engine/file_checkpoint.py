@@ -1,9 +1,8 @@
-"""Manage the folder of a query's checkpoint: Spark's own files and the query's record.
+"""Manage the folder of a join's checkpoint: Spark's own files, and the record of the run.
 
-<folder>/query.json   what the state depends on, and the progress towards the run's first complete cut
-<folder>/lock         held by the one process that may run the query
-<folder>/spark/       Spark's checkpoint
-"""
+<folder>/query.json   what the state depends on, and the progress until the first complete result
+<folder>/lock         held by the one process that may run the join
+<folder>/spark/       Spark's checkpoint"""
 
 from __future__ import annotations
 
@@ -28,18 +27,18 @@ _LARGE = 1000  # changes of a batch whose duration exceeds the fixed cost of a b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRecord:
-    """One run of a query, from an empty state to its last batch.
+    """The record of one run of a join. A run begins with an empty state and reads the log from its beginning.
 
-    `fingerprint`, `partitions` and `engine` (empty: unknown) are what the state depends on. `first_timestamp` is older
-    than every write of the run. `target` holds the log's ends when the run began. Once they are covered, the cut is
-    `complete`: rows of former runs are deleted, barriers start, and from then on the barriers hold each source's
-    progress. `truncation_points`: topic → partition → sequence (`joins.steps.truncation`).
-
-    `settled`, `counts` and `topics` describe the log at the run's beginning (`joins.stores.compaction`): per partition
-    the compaction-safe offset and the number of records before it, and the topics' ids at the broker. `refused` counts
-    the rows that the table lacks. `began_ms` and `whole_ms` are when the run began and when it was complete (0:
-    unknown), from which `plan` estimates how long the next run takes.
-    """
+    - `fingerprint`, `partitions`, `engine` (empty: unknown): what the state depends on.
+    - `first_timestamp`: older than every write of the run.
+    - `target`: the ends of the log when the run began. Once they are read, the run is `complete`: rows of former
+      runs are deleted, and barriers are written.
+    - `truncation_points`: sequence by topic and partition (`joins.steps.truncation`).
+    - `settled`, `counts`, `topics`: at the beginning of the run, the compaction-safe offsets, the numbers of records
+      before them, and the topics' ids (`joins.stores.compaction`).
+    - `refused`: the number of rows that the table lacks.
+    - `began_ms`, `whole_ms`: when the run began and became complete (0: unknown). `plan` estimates durations from
+      them."""
 
     id: str
     fingerprint: str
@@ -58,7 +57,7 @@ class QueryRecord:
 
 
 class QueryCheckpoint:
-    """A query's checkpoint folder; UsageError if another process holds it."""
+    """The checkpoint folder of a join, locked by this process. Raises UsageError if another process has the lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +67,7 @@ class QueryCheckpoint:
         self._lock = _locked(folder / "lock")
 
     def record(self) -> QueryRecord | None:
-        """Return the run that this folder holds, None if it is empty. Raises Fatal if it is unreadable."""
+        """Return the record of the run, or None if the folder is empty. Raises Fatal if it cannot be read."""
         return stored_record(self.folder)
 
     def store(self, record: QueryRecord) -> None:
@@ -81,12 +80,12 @@ class QueryCheckpoint:
         new.replace(self._record)
 
     def clear(self) -> None:
-        """Delete the run and its state; the next run starts at the log's beginning."""
+        """Delete the record and the state, so that the next run reads the log from its beginning."""
         self._record.unlink(missing_ok=True)
         shutil.rmtree(self.spark, ignore_errors=True)
 
     def close(self) -> None:
-        """Release the folder for another process."""
+        """Release the lock, so that another process can run the join."""
         self._lock.close()
 
     def last_committed(self) -> int:
@@ -94,21 +93,22 @@ class QueryCheckpoint:
         return max((int(path.name) for path in (self.spark / "commits").glob("[0-9]*")), default=-1)
 
     def committed(self) -> list[dict[str, dict[int, int]]]:
-        """Return the ends of the last committed batch, as `levels` does; empty before the first."""
+        """Return the offsets at the end of the last committed batch, in the form of `levels`. Empty before the
+        first."""
         batch = self.last_committed()
         return self.levels(batch) if batch >= 0 else []
 
     def levels(self, batch: int) -> list[dict[str, dict[int, int]]]:
-        """Return the end of a planned batch in each partition of the log, as Spark stored it before the batch began.
+        """Return the offsets at the end of a planned batch. Spark stores them before the batch begins.
 
-        The list has one entry per level of the plan that reads topics, the lowest first: each is a Spark source.
-        """
+        The list has one entry per level of the plan that reads topics, lowest first. Each is a Spark source, with
+        offsets by topic and partition."""
         # Spark's offset log: a version, the batch's metadata, then one line per source, `-` for one without data yet
         found = [{} if line == "-" else json.loads(line) for line in self._planned(batch)[2:]]
         return [_offsets(ends) for ends in found]
 
     def watermark(self, batch: int) -> int:
-        """Return the watermark (ms) of a planned batch, from the same file."""
+        """Return the watermark (ms) of a planned batch. Spark stores it before the batch begins."""
         return int(json.loads(self._planned(batch)[1])["batchWatermarkMs"])
 
     def _planned(self, batch: int) -> list[str]:
@@ -116,7 +116,7 @@ class QueryCheckpoint:
 
 
 def stored_record(folder: Path) -> QueryRecord | None:
-    """Return what `QueryCheckpoint.record` does, even while a process holds the folder."""
+    """Return the record in a folder, or None. Another process may hold the folder."""
     file = folder / _RECORD
     if not file.exists():
         return None
@@ -136,11 +136,11 @@ def stored_record(folder: Path) -> QueryRecord | None:
 
 
 def measured_rate(folder: Path, record: QueryRecord) -> float | None:
-    """Return how many changes per second a query processes, even while a process holds its folder.
+    """Return how many changes per second a join processes, measured from its checkpoint. None if there is too little
+    data.
 
-    It is measured over the large batches whose files Spark still keeps, from a batch's plan to its commit; otherwise
-    over the whole run until it was complete. None if there is too little data for either.
-    """
+    It is measured over the large batches whose files Spark still keeps, or else over the run until it was complete.
+    Another process may hold the folder."""
     spark, taken, seconds = folder / "spark", 0, 0.0
     commits = sorted(int(path.name) for path in (spark / "commits").glob("[0-9]*"))
     for before, batch in pairwise(commits):
@@ -160,7 +160,7 @@ def measured_rate(folder: Path, record: QueryRecord) -> float | None:
 
 
 def _read_until(spark: Path, batch: int) -> int:
-    """Sum the offsets of all partitions of all levels at a planned batch's end."""
+    """Return the sum of the offsets of all partitions and levels at the end of a planned batch."""
     lines = (spark / "offsets" / str(batch)).read_text().splitlines()[2:]
     levels = (_offsets(json.loads(line)) for line in lines if line != "-")
     return sum(offset for level in levels for ends in level.values() for offset in ends.values())

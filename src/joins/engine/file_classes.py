@@ -1,5 +1,4 @@
-"""Locate the archive of a JVM's classes in the cache; its name depends on the Java and the jars that it was made
-from."""
+"""Find the class data archive of a JVM in the cache. Its name depends on the version of Java and on the jars."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _KEPT = 4  # number of archives kept: 150 MB each, and the newest belong to chec
 
 
 def archive_of(jars: Sequence[Path], spark: Path) -> Path:
-    """Return the path of the archive for a class path of these jars and those of `spark`, pyspark's folder."""
+    """Return the path of the archive for a class path of `jars` and the jars in `spark`, pyspark's folder."""
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java") or ""
     release = Path(os.path.realpath(java)).parents[1] / "release"
     parts = [version("pyspark"), str(spark), *map(str, jars), release.read_text() if release.exists() else str(java)]
@@ -27,7 +26,7 @@ def archive_of(jars: Sequence[Path], spark: Path) -> Path:
 
 
 def forget_older(archive: Path) -> None:
-    """Remove all but the newest few archives."""
+    """Delete all archives next to this one except the newest few."""
     found = sorted(archive.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime)
     for file in found[:-_KEPT]:
         file.unlink(missing_ok=True)

@@ -1,5 +1,4 @@
-"""Write the file of secrets that Kafka's Java clients read, so that no plan, command line or event log contains
-them."""
+"""Write a file with the secrets of Kafka's Java clients, so that no plan, command line or event log contains them."""
 
 from __future__ import annotations
 
@@ -14,11 +13,10 @@ from cdc.model.errors import UsageError
 
 
 def java_properties(brokers: Brokers, folder: Path) -> dict[str, str]:
-    """Return the properties for Java's clients. Secrets go to a file in `folder` that only its owner can read.
+    """Return the properties of Kafka's Java clients. Secrets are in a file in `folder` that only its owner can read.
 
-    Executors read the file under the same path. Its name depends on its content, so the file of a running query never
-    changes. Raises UsageError if the certificate or its key cannot be used.
-    """
+    Executors read the file under the same path. Its name depends on its content, so the file of a running query
+    never changes. Raises UsageError if the certificate or its key cannot be used."""
     security = brokers.security
     certificates = key = ""
     if security is not None and security.certificate_file is not None and security.key_file is not None:
@@ -52,7 +50,7 @@ def _escaped(value: str) -> str:
 
 
 def _pkcs8(file: str, password: str | None) -> str:
-    """Return the key in the only format that Java reads."""
+    """Return a private key in PKCS #8 form, the only one that Java reads."""
     try:
         key = serialization.load_pem_private_key(_read("key_file", file), password.encode() if password else None)
     except (ValueError, TypeError) as error:

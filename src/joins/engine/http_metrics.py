@@ -1,4 +1,4 @@
-"""Publish the join's metrics and its health."""
+"""Prometheus metrics and health of a join."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from joins.steps.sink import Report
 
 
 class JoinMetrics:
-    """The metrics of one table's batches; served on 127.0.0.1 if a port is given."""
+    """The metrics of one table's join. Served on 127.0.0.1 if a port is given."""
 
     def __init__(self, table: str, port: int) -> None:
         self.health = HealthTracker()
@@ -63,7 +63,7 @@ class JoinMetrics:
             serve_operation(port, lambda: (self.health.judge(time.monotonic()), {}), registry)
 
     def written(self, batch: int, report: Report) -> None:
-        """Count a batch that was written completely."""
+        """Count a batch whose rows are all written."""
         self._rows.inc(report.rows_put + report.rows_gone)
         self._dead.inc(report.refused)
         self._late.inc(report.late)
@@ -81,16 +81,16 @@ class JoinMetrics:
             self._state_bytes.labels(self._table, operator.name).set(operator.bytes)
 
     def cut(self, positions: Positions) -> None:
-        """Count the cuts that a batch's barriers contain, per source."""
+        """Count the source positions that new barriers have, by source."""
         for source, position in positions.items():
             self._cuts.labels(self._table, source, str(position["exact"]).lower()).inc()
 
     def watermark(self, milliseconds: int) -> None:
-        """Publish the last batch's watermark, for a table that joins by time."""
+        """Publish the watermark of the last batch, for a join by time."""
         self._watermarks.labels(self._table).set(milliseconds / 1000)
 
     def drifted(self, columns: int) -> None:
-        """Publish how many used columns newer schemas changed."""
+        """Publish how many columns of the plan are affected by schema changes."""
         self._drifted.set(columns)
 
     def lag(self, lags: Mapping[str, Lag]) -> None:

@@ -1,4 +1,4 @@
-"""Prepare the JVM's surroundings: a Java, an environment, a folder, and a file for its output."""
+"""Prepare the start of Spark's JVM: find Java, set the environment, and redirect its output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _OURS = re.compile(rb"timestamp=\d{4}-\d\d-\d\dT")
 
 
 def prepare_environment(spark_home: Path) -> None:
-    """Point Spark to this process's pyspark and Python, and to a Java; UsageError if there is none."""
+    """Set the environment so that Spark uses this process's pyspark and Python, and a Java. Raises UsageError
+    without one."""
     os.environ["SPARK_HOME"] = str(spark_home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -29,7 +30,7 @@ def prepare_environment(spark_home: Path) -> None:
 
 
 def find_java() -> None:
-    """Make a Java available to Spark: the installed or the downloaded one; UsageError if there is none."""
+    """Set JAVA_HOME to an installed or downloaded Java. Raises UsageError if there is none."""
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         java = runtime_folder(cache_folder(os.environ))
         if not (java / "bin" / "java").exists():
@@ -38,13 +39,13 @@ def find_java() -> None:
 
 
 def empty_folder(folder: Path) -> None:
-    """Create a folder, or empty it, as a killed run leaves its files there."""
+    """Create a folder, or delete its content, which a killed run may have left."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
 
 def exit_code(process: subprocess.Popen[bytes], settling: float) -> int | None:
-    """Return a process's exit code, negative for a signal; None if it still runs after `settling` seconds."""
+    """Return the exit code of a process, negative for a signal. None if it still runs after `settling` seconds."""
     try:
         return process.wait(settling)
     except subprocess.TimeoutExpired:
@@ -53,10 +54,10 @@ def exit_code(process: subprocess.Popen[bytes], settling: float) -> int | None:
 
 @contextlib.contextmanager
 def apart(file: Path) -> Iterator[None]:
-    """Redirect the stderr of children started within to `file`; lines of our own log among it go to our stderr.
+    """Context manager: child processes that start in it write their stderr to `file`, which is overwritten.
 
-    Use it around the start of the JVM, whose Python workers inherit the redirection. The file is overwritten.
-    """
+    Use it for the start of the JVM; its Python workers inherit the redirection. Lines of Tailorbird's own log in
+    that output are copied to this process's stderr."""
     reading, writing = os.pipe()
     ours = os.dup(2)
     threading.Thread(target=_pump, args=(reading, file), daemon=True, name="spark's stderr").start()
@@ -72,7 +73,7 @@ def apart(file: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ctrl_c_kept() -> Iterator[None]:
-    """Keep the process's own handler of SIGINT: pyspark sets one that raises at any point."""
+    """Context manager that keeps this process's handler of SIGINT. pyspark installs one that may raise anywhere."""
     ours = signal.getsignal(signal.SIGINT)
     try:
         yield

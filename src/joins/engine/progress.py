@@ -1,4 +1,4 @@
-"""Convert Spark's progress report of a batch to the figures that the join publishes."""
+"""Convert Spark's progress report of a batch to the figures that a join publishes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """One stateful operator after a batch: entries in its store (None if not counted) and bytes."""
+    """One stateful operator after a batch: the entries in its state store (None: not counted), and its size in
+    bytes."""
 
     name: str
     rows: int | None
@@ -18,7 +19,9 @@ class Operator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """One batch: changes read, changes/s, seconds by phase, the operators, and changes not yet read (`behind`)."""
+    """One batch: changes read, changes per second, seconds by phase, and the stateful operators.
+
+    `behind` is the number of changes that are not read yet."""
 
     batch: int
     changes: int
@@ -29,10 +32,10 @@ class BatchProgress:
 
 
 def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> BatchProgress:
-    """Parse the JSON of a `StreamingQueryProgress`; KeyError if it is none.
+    """Convert the JSON of a `StreamingQueryProgress`. Raises KeyError if it is another object.
 
-    `state`, if known, replaces the report's own operators: Spark counts rows only with a read before each write.
-    """
+    `state`, if given, replaces the operators of the report: Spark counts rows only at the cost of a read before each
+    write."""
     operators = report["stateOperators"]
     return BatchProgress(
         batch=report["batchId"],
@@ -45,7 +48,7 @@ def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> Ba
 
 
 def mean_milliseconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the mean duration of some batches by phase, the longest first."""
+    """Return the mean duration of batches by phase, longest first."""
     phases = {phase for report in reports for phase in report["durationMs"]}
     means = {phase: round(sum(one["durationMs"].get(phase, 0) for one in reports) / len(reports)) for phase in phases}
     return dict(sorted(means.items(), key=lambda phase: (-phase[1], phase[0])))
@@ -58,7 +61,7 @@ def _operator(number: int, report: Mapping[str, Any]) -> Operator:
 
 
 def _behind(source: Mapping[str, Any]) -> int:
-    """Count the offsets between the end of the batch and the end of the log, over all partitions."""
+    """Return the number of offsets between the end of a batch and the end of the log, over all partitions."""
     latest, reached = source.get("latestOffset"), source.get("endOffset")
     if not isinstance(latest, dict) or not isinstance(reached, dict):
         return 0

@@ -1,9 +1,8 @@
-"""Create the class archive with which a join's JVM starts in half the time.
+"""Create the class data archive (CDS) with which a join's JVM starts in half the time.
 
-`make setup` runs it (`python -m joins.engine.spark_archive`): a session with a small join loads the classes that joins
-need, and its JVM writes them to the archive when it ends. Every session that finds the archive uses it; another JVM
-ignores it. Source: JEP 350, Dynamic CDS Archives.
-"""
+`make setup` runs it (`python -m joins.engine.spark_archive`). A session with a small join loads the classes that
+joins need, and its JVM writes them to the archive at its end. Later sessions use the archive if it fits their JVM.
+Source: JEP 350, Dynamic CDS Archives."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ def make_archive() -> Path:
 
 
 def _archived(folder: Path, file: Path) -> None:
-    """Write the classes that a small join has loaded to `file`."""
+    """Run a small join in a JVM that writes its loaded classes to `file`."""
     options = f"-XX:ArchiveClassesAtExit={file} -Xlog:disable"
     session = open_session("archive", partitions=2, scratch=folder / "spark", engine="jvm", jvm=options)
     _join(session, folder)

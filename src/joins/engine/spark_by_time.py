@@ -1,12 +1,12 @@
-"""Run a join by time on Spark's own join of two streams with watermarks.
+"""Run a join by time with Spark's stream-stream join and watermarks.
 
-All messages of both sides pass the join, since Spark reads a stream only once. Messages that are no rows to be matched
-(dead letters, rows emitted alone at once) fail the condition's one-sided part `real`, and leave an outer join in the
-same batch, without state. So the join is always a full outer one; rows that the query does not ask for are dropped
-after
-it. Rows wait in Spark's state until the watermark has passed the last time at which they could match. The join itself
-drops no late row: `kernel/log/Timed.java` has already refused those by the same watermark.
-"""
+Spark reads a stream only once, so all messages of both sides pass the join. Some are not rows to match: dead
+letters, and rows that are emitted alone at once. For these the column `real` is false, which makes the join
+condition false. So they leave an outer join in the same batch and need no state. The join is therefore always a full
+outer join, and rows that the query does not need are dropped after it.
+
+Rows stay in Spark's state until the watermark has passed the last time at which they could match. The join itself
+drops no late row, because `kernel/log/Timed.java` has already refused those by the same watermark."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ _MICROS = "CAST(conv(hex(substring(m, 2, 8)), 16, 10) AS BIGINT)"
 
 
 def set_up_by_time(spark: SparkSession, plan: Plan) -> None:
-    """Configure a session for a query that is about to start, as Spark reads these settings at that time."""
+    """Configure a session for a query with a join by time. Call it before the query starts."""
     spark.conf.set(CHECKS, str(not plan.by_time).lower())
     spark.conf.set(WAITS, str(plan.by_time).lower())
     spark.conf.set(STORES, "3")
 
 
 def met_by_time(routed: Callable[[Any], DataFrame], part: FragmentProgram, fragment: Fragment) -> DataFrame:
-    """Return rows (k, m): the pairs of a fragment's join by time, unmatched left rows of an outer join, and notices.
+    """Return the result of a join by time as rows (k, m): pairs, left rows without a match, and notices.
 
-    `routed` returns a side's messages (k, m), given its program.
-    """
+    `routed` returns the messages (k, m) of one side, given its program."""
     interval = fragment.root
     assert isinstance(interval, Interval), "a fragment with sides joins by time"
     sides = list(sides_of([fragment]))
@@ -55,13 +54,14 @@ def met_by_time(routed: Callable[[Any], DataFrame], part: FragmentProgram, fragm
 
 
 def _seconds(micros: int) -> str:
-    """Return an interval in Spark's SQL; it is a literal, from which Spark derives how long rows must be kept."""
+    """Return an interval as a literal of Spark's SQL. Spark derives from it how long rows must be kept."""
     sign, rest = "-" if micros < 0 else "", abs(micros)
     return f"INTERVAL '{sign}{rest // 1_000_000}.{rest % 1_000_000:06}' SECOND"
 
 
 def _opened(messages: DataFrame, side: TimedSide) -> DataFrame:
-    """Return a side's messages with the columns of the join: whether it is a row to match, its key, and its time."""
+    """Return the messages of a side with the columns of the join: whether it is a row to match, its key, and its
+    time."""
     at = "lr"[side.number]
     timed, put = f"substring(k, 1, 1) = X'{side.target:02X}'", f"substring(m, 1, 1) = X'{DIM_PUT:02X}'"
     opened = messages.selectExpr(
@@ -77,7 +77,7 @@ def _opened(messages: DataFrame, side: TimedSide) -> DataFrame:
 
 
 def _reported(joined: DataFrame, interval: Interval, sides: list[TimedSide]) -> DataFrame:
-    """Convert the joined rows to messages."""
+    """Convert joined rows to messages."""
     outlet = sides[0].outlet
     head = f"X'{ROW_PUT if outlet == SINK else DIM_PUT:02X}000000000000000100000000'"
     to, left, right = f"X'{outlet:02X}'", "substring(l_k, 2)", "substring(r_k, 2)"
@@ -105,7 +105,7 @@ def _text(payload: str) -> str:
 
 
 def _trace() -> str:
-    """Return SQL for the trace of a pair: the entries of both; empty for rows stored before traces existed."""
+    """Return the SQL of a pair's trace: the entries of both rows. Empty for rows that were stored without traces."""
     left, right = (f"substring({p}, 11, {text_at(p)} - 11)" for p in ("l_p", "r_p"))
     entries = f"concat({left}, {right})"
     count = f"unhex(lpad(hex(CAST(length({entries}) / 8 AS INT)), 2, '0'))"

@@ -1,11 +1,8 @@
-"""Evaluate a plan's expressions in Spark: WHERE and computed values over whole rows, and filters over nodes' values.
+"""Evaluate a plan's expressions in Spark: computed values and WHERE over whole rows, and filters of nodes.
 
-Whole rows are opaque to the stateful steps. After those, this module parses their JSON once and casts each value that
-an
-expression uses to its type. Unused values are never read: a whole row leaves with its original values and the computed
-ones appended. All text is Spark SQL, and every form returns NULL on failure, so that no row can end the query. A row
-with such a NULL also causes a dead letter.
-"""
+For the stateful steps a whole row is opaque bytes. After them, this module parses its JSON once and casts each value
+that an expression uses. A row leaves with its original values and the computed ones. All expressions are Spark SQL
+that returns NULL on failure, so no row can end the query. A row with such a NULL also causes a dead letter."""
 
 from __future__ import annotations
 
@@ -27,7 +24,9 @@ _BASE64 = f"replace(base64({_PAYLOAD}), '\\r\\n', '')"  # Spark may break it int
 
 
 def text_at(payload: str, begins: int = 1) -> str:
-    """Return Spark SQL for the position of the values' text in binary `payload`, whose payload begins at `begins`."""
+    """Return Spark SQL for the position of the values' JSON in the binary column `payload`.
+
+    `begins` is the position at which the payload begins in that column."""
     at = begins + 8
     count = f"CAST(conv(hex(substring({payload}, {at + 1}, 1)), 16, 10) AS INT)"
     return f"IF(substring({payload}, {at}, 1) = X'00', {at + 2} + 8 * {count}, {at})"
@@ -37,7 +36,8 @@ _VALUES = f"substring(m, {text_at('m', 14)})"
 
 
 def typed(values: str, index: int, type_: LogicalType) -> str:
-    """Return Spark SQL of value number `index` of `values` (SQL of an array<string> of canonical values), typed."""
+    """Return Spark SQL for value number `index`, cast to a type. `values` is SQL of an array<string> of canonical
+    values."""
     text = f"{values}[{index}]"
     match family(type_):
         case "text":
@@ -52,17 +52,17 @@ def typed(values: str, index: int, type_: LogicalType) -> str:
 
 
 def bound(sql: str, values: str, types: Sequence[LogicalType]) -> str:
-    """Return a plan's SQL with its placeholders replaced; `values` is SQL of an array<string>."""
+    """Return a plan's SQL with each `{i}` replaced by the typed value i. `values` is SQL of an array<string>."""
     return sql.format(*(typed(values, index, type_) for index, type_ in enumerate(types)))
 
 
 def predicate(expression: Expression, values: str, types: Sequence[LogicalType]) -> str:
-    """Return Spark SQL of a condition over canonical values: true or false, where NULL counts as false."""
+    """Return Spark SQL that is true where a condition holds, and false otherwise (also for NULL)."""
     return f"coalesce({bound(expression.sql, values, types)}, FALSE)"
 
 
 def canonical(sql: str, type_: LogicalType) -> str:
-    """Return Spark SQL of a computed value as JSON text of its canonical form."""
+    """Return Spark SQL for the JSON text of a computed value in canonical form."""
     match family(type_):
         case "bool":
             text = f"CAST({sql} AS STRING)"
@@ -88,10 +88,9 @@ def canonical(sql: str, type_: LogicalType) -> str:
 def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     """Append computed values to the whole rows among a fragment's messages (k, m), and apply WHERE.
 
-    A whole row that does not satisfy WHERE becomes a deletion. For each row in which an expression failed, a `REFUSED`
-    row is emitted as well, which names the fragment as `named`. All other messages pass. Call it only if the fragment
-    has something to compute. Messages stay bytes (`joins.steps.records`).
-    """
+    A whole row that does not satisfy WHERE becomes a delete. A row in which an expression failed also causes a
+    `REFUSED` row, which names the fragment as `named`. Other messages pass. Call it only if the fragment has
+    something to compute."""
     put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
     wanted = fragment.finish
     is_put = f"substring(m, 1, 1) = {_byte(put)}"
@@ -129,7 +128,7 @@ def _byte(number: int) -> str:
 
 
 def _dead_letter(named: str) -> str:
-    """Return SQL of the `REFUSED` row that contains `reason`."""
+    """Return SQL of the `REFUSED` row whose reason is in the column `reason`."""
     reason = "substring(to_json(array(reason)), 2, length(to_json(array(reason))) - 2)"
     about = f"to_json(array(concat('{named}, row ', decode(substring(k, 2), 'UTF-8'))))"
     dead_letter = f"concat(substring({about}, 1, length({about}) - 1), ',0,0,', {reason}, ',null,\"', {_BASE64}, '\"]')"
@@ -138,7 +137,8 @@ def _dead_letter(named: str) -> str:
 
 
 def _reason(finish_: Finish, where: str, is_put: str) -> str | None:
-    """Return SQL for what failed in a row that passes WHERE, or in WHERE itself; None if nothing can fail."""
+    """Return SQL for the reason why an expression failed in a row that passes WHERE, or in WHERE. None if nothing
+    can fail."""
     reasons: list[str] = []
     if finish_.where is not None:
         reasons += [*_failed(finish_.where), f"WHEN NOT {where} THEN NULL"]

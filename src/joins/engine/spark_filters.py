@@ -1,9 +1,8 @@
-"""Apply the filters of the Python engine's nodes to what they read of the log, evaluated by Spark.
+"""Apply the filters of nodes for the Python engine. Spark evaluates them, because Python cannot.
 
-Python has no evaluator with Spark's semantics. So routing has three parts where a node has a filter: Python reads the
-envelopes, the JVM evaluates the conditions over both images of each change, and Python makes messages of the rest.
-Hidden rows do not return to Python.
-"""
+Routing has three parts if a node has a filter. Python reads the envelopes. The JVM evaluates the conditions over the
+before and after image of each change. Python makes messages of the images that pass. Rows that no node needs do not
+return to Python."""
 
 from __future__ import annotations
 
@@ -40,7 +39,8 @@ def filtered(nodes: Sequence[Node]) -> frozenset[int]:
 
 
 def without_hidden(reads: DataFrame, nodes: Sequence[Node]) -> DataFrame:
-    """Return rows of `READS` without the images that fail their node's filter; rows without any image are dropped."""
+    """Return rows of the schema `READS` without the images that fail their node's filter. Rows without any image are
+    dropped."""
     columns = reads.columns
     opened = reads.selectExpr("*", *(f"from_json({name}, 'array<string>') AS {name}s" for name in ("before", "after")))
     before = f"CASE WHEN blind OR {_holds(nodes, 'befores')} THEN before END AS before"
@@ -51,14 +51,14 @@ def without_hidden(reads: DataFrame, nodes: Sequence[Node]) -> DataFrame:
 
 
 def _holds(nodes: Sequence[Node], values: str) -> str:
-    """Return SQL of a condition that is true for an image which passes its node's filter."""
+    """Return SQL that is true for an image that passes the filter of its node."""
     conditions = [(n, predicate(f, values, node.types)) for n, node in enumerate(nodes) if (f := node.filter)]
     # only CASE prevents a condition from being evaluated over another node's values
     return f"CASE node {' '.join(f'WHEN {n} THEN {condition}' for n, condition in conditions)} ELSE FALSE END"
 
 
 def to_arrow(messages: Iterable[Message], reads: Iterable[Read]) -> pa.RecordBatch:
-    """Convert messages and reads to rows of `READS`."""
+    """Convert messages, and reads of filtered nodes, to rows of the schema `READS`."""
     rows: list[tuple[Any, ...]] = [(*dump(message), *_NO_READ) for message in messages]
     rows += [(*_NO_MESSAGE, read.node, _text(read.before), _text(read.after), *read[3:]) for read in reads]
     columns = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
@@ -67,7 +67,7 @@ def to_arrow(messages: Iterable[Message], reads: Iterable[Read]) -> pa.RecordBat
 
 
 def from_arrow(batch: pa.RecordBatch) -> tuple[list[tuple[bytes, bytes]], list[Read]]:
-    """Invert `to_arrow`; the messages stay serialized."""
+    """Convert rows of the schema `READS` back. Messages stay serialized."""
     messages: list[tuple[bytes, bytes]] = []
     reads: list[Read] = []
     for k, m, node, before, after, *rest in zip(*(c.to_pylist() for c in batch.columns), strict=True):

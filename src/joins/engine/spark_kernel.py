@@ -1,9 +1,8 @@
-"""Run the plan's steps in the Java kernel: DataFrames in and out, without passing rows to Python in between.
+"""Run the steps of a plan in the Java kernel. Rows stay in the JVM.
 
-A level of a tree is one keyed join (all its lookups) and, if it has multi-way joins, one assembling step. Every level
-reads the topics of its own tables, so that changes do not travel through the steps of deeper levels. A fragment's rows
-pass its expressions, then its group, and go to the one fragment that reads them.
-"""
+Each level of a tree is one keyed join for all its lookup joins and, if it has multi-way joins, one assembling step
+(see `joins.kernel.program`). Every level reads the topics of its own tables, so changes pass no steps of deeper
+levels. The rows of a fragment pass its expressions, then its grouping, and go to the fragment that reads them."""
 
 from __future__ import annotations
 
@@ -23,11 +22,10 @@ Read = Callable[[tuple[str, ...]], DataFrame]
 
 
 def kernel_flow(read: Read, parts: Sequence[FragmentProgram], plan: Plan) -> DataFrame:
-    """Return the last fragment's whole rows (k binary, m binary) before its expressions: `ROW_PUT`, `ROW_GONE`,
-    `REFUSED`, `TRUNCATION_POINT`. `parts` is the plan's program.
+    """Return the whole rows of the last fragment, before its expressions, as rows (k binary, m binary).
 
-    `read(topics)` returns the log's records of these topics: topic, partition, offset, key, value.
-    """
+    They are of the kinds `ROW_PUT`, `ROW_GONE`, `REFUSED` and `TRUNCATION_POINT`. `parts` is the plan's program.
+    `read(topics)` returns the records of topics: topic, partition, offset, key, value."""
     done: list[DataFrame] = []  # per fragment, the messages for the fragment that reads it
     for fragment, part in zip(plan.fragments, parts, strict=True):
         rows = met_by_time(partial(_side, read), part, fragment) if part.sides else _whole_rows(read, part.levels, done)
@@ -46,7 +44,7 @@ def _side(read: Read, side: Level) -> DataFrame:
 
 
 def _whole_rows(read: Read, levels: Sequence[Level], done: Sequence[DataFrame]) -> DataFrame:
-    """Return the messages that leave a fragment's tree, level by level."""
+    """Return the messages that leave the tree of a fragment, computed level by level."""
     messages: DataFrame | None = None
     for level in levels:
         come = [] if messages is None else [messages]
@@ -65,13 +63,13 @@ def _whole_rows(read: Read, levels: Sequence[Level], done: Sequence[DataFrame]) 
 
 
 def with_conditions(level: Level) -> str:
-    """Return a level's program with its filters in Spark's SQL, over a row's values as texts: the array `image`."""
+    """Return a level's program with its filters as Spark SQL over the array `image`, the texts of a row's values."""
     conditions = [predicate(f, "image", node.types) for node in level.filters if (f := node.filter) is not None]
     return json.dumps({**json.loads(level.program), "conditions": conditions})
 
 
 def finished(rows: DataFrame, plan: Plan, fragment: Fragment) -> DataFrame:
-    """Apply a fragment's expressions and WHERE to rows (k, m) of either engine; returns rows (k, m)."""
+    """Apply a fragment's expressions and WHERE to rows (k, m), for either engine."""
     if fragment.finish.plain:
         return rows
     named = f"table {plan.sink.table}" + ("" if fragment is plan.last else f", part {fragment.number + 1}")

@@ -1,10 +1,8 @@
-"""Run the streaming query: Kafka's records pass the plan's steps into HBase, batch by batch.
+"""Run the streaming query of a join, batch by batch: from Kafka through the plan's steps to the sink.
 
-Each batch has four stages, strictly in this order. Its batch timestamp is bound to it. All partitions write its rows in
-exactly one Spark action (a second action would run the stateful steps twice). Barriers are put. Spark commits. After a
-crash at any point Spark replays the batch from the same offsets and state under the same timestamp, which writes
-identical cells.
-"""
+A batch has four stages in this order. A timestamp is bound to it. All partitions write its rows in exactly one Spark
+action, because a second action would run the stateful steps twice. Barriers are written. Spark commits. After a
+crash Spark repeats the batch from the same offsets and state with the same timestamp, so it writes identical cells."""
 
 from __future__ import annotations
 
@@ -63,11 +61,10 @@ def start_query(
     max_changes: int,
     tombstone_ms: int,
 ) -> StreamingQuery:
-    """Start the query; it resumes where its checkpoint ends, or starts at the log's beginning.
+    """Start the query. It resumes from its checkpoint, or begins at the beginning of the log.
 
-    A batch has at most about `max_changes` changes, however large the lag. `kafka`: properties of Java's clients of
-    `servers`, without secrets. `ends` and `tombstone_ms` are as in `program_of`.
-    """
+    A batch has at most about `max_changes` changes. `kafka` are the properties of the Java clients of `servers`,
+    without secrets. `settled`, `ends` and `tombstone_ms` are described at `joins.kernel.program.program_of`."""
     parts: tuple[FragmentProgram, ...] = ()
     if engine == "jvm":
         truncation_points = sink.record.truncation_points
@@ -105,22 +102,24 @@ def start_query(
 
 
 def reports(query: StreamingQuery, after: int) -> list[Mapping[str, Any]]:
-    """Return Spark's reports of the batches after number `after` that had changes, oldest first, as far as kept.
+    """Return Spark's reports of the batches after `after` that had changes, oldest first, as far as Spark keeps
+    them.
 
-    pyspark's own property asks the JVM some hundred times per report.
-    """
+    pyspark's own property would call the JVM about a hundred times per report."""
     found: Any = query._jsq.recentProgress()
     texts = [one.json() for one in found if one.batchId() > after and one.numInputRows()]
     return [json.loads(text) for text in texts]
 
 
 class BatchSink:
-    """Writes batches. Spark calls it on the driver, one batch at a time. `failure` is the error that ended the query.
+    """Writes batches. Spark calls it in the driver, one batch at a time.
 
-    `state`: the size of the stateful operators, updated periodically. `raised`: a batch set truncation points that the
-    running query does not know, so the query must be restarted. `void`: the log was compacted while it was read, so the
-    run must start over. `thinned` counts, by topic, the records that disappeared since the run began.
-    """
+    - `failure`: the error that ended the query.
+    - `state`: the size of the stateful operators, updated from time to time.
+    - `raised`: a batch has set truncation points that the running query does not know, so the query must be
+      restarted.
+    - `void`: the topics were compacted while they were read, so the run must begin again.
+    - `thinned`: by topic, the number of records that have disappeared since the run began."""
 
     def __init__(
         self,
@@ -159,15 +158,15 @@ class BatchSink:
 
     @property
     def ends(self) -> bool:
-        """Return whether the running query must end so that another can start."""
+        """Return whether the running query must end, so that another can start."""
         return self.raised or self.void
 
     def begin(self) -> None:
-        """Reset for a query that starts and knows all truncation points."""
+        """Reset the state for a new query, which knows all truncation points."""
         self.raised, self.failure = False, None
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Write one batch completely, then its barriers."""
+        """Write the rows of one batch, then its barriers."""
         self.metrics.health.begun(time.monotonic())
         try:
             with self._busy:
@@ -196,7 +195,7 @@ class BatchSink:
             self._state_at, self.state = self.clock_ms(), stores(rows.sparkSession)
 
     def keep(self, batch: int, report: Report) -> None:
-        """Store the truncation points and the number of refusals of a batch before it is committed."""
+        """Store the truncation points and the number of refused records of a batch, before Spark commits it."""
         known = {topic: dict(partitions) for topic, partitions in self.record.truncation_points.items()}
         for topic, partition, sequence in report.truncation_points:
             before = known.setdefault(topic, {}).get(partition, 0)
@@ -212,7 +211,7 @@ class BatchSink:
             self.checkpoint.store(record)
 
     def settled(self, records: int) -> None:
-        """Reduce the count of dead letters by `records`, as later records of their keys were accepted."""
+        """Reduce the number of open dead letters by `records`, because later records of their keys were accepted."""
         if records:
             with self._busy:
                 refused = self.record.refused
@@ -220,7 +219,8 @@ class BatchSink:
                 self.checkpoint.store(self.record)
 
     def _finish(self, batch: int) -> None:
-        """Publish the cut, once the run has read everything that existed when it began; earlier it would be wrong."""
+        """Write the barriers of a batch. Before the run is complete, they would promise too much and are not
+        written."""
         self._levels, self._batch = self.checkpoint.levels(batch), batch
         self._watermark = self._watermark_of(batch)
         if self._watermark is not None:
@@ -239,7 +239,8 @@ class BatchSink:
         self.metrics.cut(cut.positions)
 
     def _prove_whole(self) -> None:
-        """Check that the run read the log of one moment; otherwise raise Retriable and publish nothing of the run."""
+        """Check that compaction has removed nothing since the run began. Otherwise raise Retriable and publish
+        nothing."""
         gone = self._patiently(self.thinned)
         if self.stopped():  # then the count may be incomplete
             raise Retriable("stopped while the log was counted", "the next start counts again")
@@ -249,12 +250,11 @@ class BatchSink:
             raise Retriable("the log was compacted while it was read", "the run starts over by itself")
 
     def follow_positions(self) -> None:
-        """Read new positions of capture, and put barriers again if a finished batch covers more than they contain.
+        """Read new source positions, and write barriers again if the last batch already covers a newer position.
 
-        The main thread calls it repeatedly while batches run, since asking Kafka takes as long as a tenth of a small
-        batch. A transaction's rows and its position become readable one partition after the other. So a batch may hold
-        rows whose position is not readable yet, and without new data no later batch would publish it.
-        """
+        A transaction's rows and its position become readable one partition after the other. So a batch may have rows
+        whose position is not readable yet, and without new data no later batch would publish it. The main thread
+        calls this repeatedly while batches run, because querying Kafka takes a tenth of the time of a small batch."""
         for position in self._patiently(lambda: self.positions.read(self._reported)):
             with self._counting:
                 self._cuts.add(position)
@@ -270,12 +270,12 @@ class BatchSink:
             self._busy.release()
 
     def lags(self) -> dict[str, Lag]:
-        """Return the table's lag for each source."""
+        """Return the lag of the table for each source."""
         with self._counting:
             return self._cuts.lags(self.clock_ms())
 
     def _cut(self) -> Cut:
-        """Return the cut of the last finished batch, by the positions known now."""
+        """Return what the table contains after the last finished batch, by the positions known now."""
         with self._counting:
             positions = self._cuts.cover(*self._levels)
         return Cut(
@@ -287,7 +287,7 @@ class BatchSink:
         )
 
     def _watermark_of(self, batch: int) -> int | None:
-        """Return a batch's watermark in ms; None for other tables than joins by time, and before the first batch."""
+        """Return the watermark (ms) of a batch. None before the first batch, and without a join by time."""
         return self.checkpoint.watermark(batch) if self.plan.by_time and batch >= 0 else None
 
     def _patiently(self, action: Callable[[], T]) -> T:
@@ -304,7 +304,7 @@ class BatchSink:
 
 
 def settling(write: Writer) -> Writer:
-    """Return `write`, followed by the worker's `settle`."""
+    """Return a writer that calls `write` and then `joins.engine.workers.proc_worker.settle`."""
 
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from write(batches)

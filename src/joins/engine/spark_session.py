@@ -1,7 +1,6 @@
-"""Open the Spark session of a join: settings, the Kafka connector's jars, Java.
+"""Open the Spark session of a join, with its settings, Kafka's connector and Java.
 
-It works with `python -m joins`, which starts the JVM itself, and with `spark-submit`, whose JVM already runs.
-"""
+It works with `python -m joins`, which starts the JVM itself, and with spark-submit, whose JVM runs already."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ _LOCAL_CHECKPOINT = {
 
 
 def spark_log(scratch: Path) -> Path:
-    """Return the path of Spark's own log, unless spark-submit started the JVM."""
+    """Return the path of Spark's log. With spark-submit it is not used."""
     return scratch / "spark.log"
 
 
@@ -88,11 +87,10 @@ def open_session(
     jvm: str = "",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Open a session that can read Kafka and run an engine; UsageError if jars or Java are missing.
+    """Open a session that can read Kafka and run an engine. Raises UsageError if jars or Java are missing.
 
-    `partitions` applies to every shuffle. `scratch` is for temporary files. `jvm` adds options for a JVM that it
-    starts, `settings` adds Spark settings.
-    """
+    `partitions` is the number of partitions of every shuffle. `scratch` is a folder for temporary files. `jvm` are
+    additional options for a JVM that this process starts, `settings` additional Spark settings."""
     jars = jars_of(engine)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
@@ -142,30 +140,27 @@ def open_session(
 
 
 def _submitted_settings() -> dict[str, str]:
-    """Return the settings given to spark-submit; before the gateway opens, only its JVM has them."""
+    """Return the settings that spark-submit was given. Until the gateway is open, only its JVM knows them."""
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 
 
 def is_local(master: str) -> bool:
-    """Return whether executors are threads of the driver, which share its files and classes."""
+    """Return whether executors are threads of the driver, and so share its files and classes."""
     return master == "local" or master.startswith("local[")
 
 
 def jvm_options(engine: Engine) -> str:
-    """Return the options for starting the driver's JVM."""
+    """Return the options with which the driver's JVM is started."""
     return _JVM[engine]
 
 
 def close_session(session: SparkSession, settling: float = 30.0) -> None:
-    """Stop a session, after the state stores of a local one; do nothing if its JVM has ended.
+    """Stop a session: first the state stores of a local one, then Spark. Does nothing if its JVM has ended.
 
-    A JVM that ends while RocksDB compacts may wait forever: it stops RocksDB's threads only after it has closed to new
-    threads, and one of those that wants to log waits to enter. A JVM started by us that is not done after `settling`
-    seconds is killed. If its workers did not start, Spark needs minutes to stop. A join resumes after a kill as after
-    any
-    other end.
-    """
+    A JVM that ends while RocksDB compacts may wait forever: RocksDB's threads may want to log, but the JVM no longer
+    admits them. So a JVM that this process started is killed if it runs longer than `settling` seconds. A join
+    resumes after a kill as after any other end."""
     if jvm_exit_code(session) is not None:
         return
     with ThreadPoolExecutor(1, "spark's end") as thread:
@@ -192,11 +187,10 @@ def _stop(session: SparkSession) -> None:
 
 
 def jvm_exit_code(session: SparkSession, settling: float = 0.0) -> int | None:
-    """Return the exit code of a session's JVM, negative for a signal; None while it runs, or if spark-submit started
+    """Return the exit code of a session's JVM, negative for a signal. None while it runs, or if spark-submit started
     it.
 
-    Wait up to `settling` seconds for its end, as its connections close first.
-    """
+    Waits up to `settling` seconds, because the JVM's connections close before it ends."""
     process = getattr(session.sparkContext._gateway, "proc", None)
     return None if process is None else exit_code(process, settling)
 
@@ -209,12 +203,12 @@ def _write_no_checksums(session: SparkSession) -> None:
 
 
 def class_archive() -> Path:
-    """Return the path of the class archive of a local session's JVM: see `joins.engine.spark_archive`."""
+    """Return the path of the class data archive for a local session (see `joins.engine.spark_archive`)."""
     return archive_of(jars_of("jvm"), SPARK)
 
 
 def jars_of(engine: Engine) -> list[Path]:
-    """Return the jars that Spark needs in addition to its own: Kafka's connector, and the kernel."""
+    """Return the jars that an engine needs in addition to Spark's: Kafka's connector, and the kernel's jar."""
     return [*_connector(), *([build()] if engine == "jvm" else [])]
 
 

@@ -1,9 +1,8 @@
-"""Ask the RocksDB stores of a local session for their size.
+"""Read the size of a local session's RocksDB state stores, for metrics.
 
-Spark counts a store's rows with a read before each write, which takes a tenth of a join's time. RocksDB estimates them
-for free, but Spark does not pass that figure on, so the stores are asked through the JVM. On a cluster they are in the
-executors, and only Spark's report is available.
-"""
+Spark counts rows only with a read before each write, which takes a tenth of a join's time. RocksDB has an estimate,
+but Spark does not report it. So this module reads the stores through the JVM. On a cluster the stores are in the
+executors, and only Spark's report is available."""
 
 from __future__ import annotations
 
@@ -18,10 +17,9 @@ _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDB"
 
 
 def stores(session: SparkSession) -> tuple[Operator, ...]:
-    """Return rows (RocksDB's estimate) and bytes of every stateful operator by its number; () on a cluster.
+    """Return the rows (estimated by RocksDB) and bytes of each stateful operator, by its number. Empty on a cluster.
 
-    Call it only between batches: a store that is being loaded has no database yet.
-    """
+    Call it only between batches: a store that is being loaded has no database yet."""
     jvm: Any = session.sparkContext._jvm
     found: dict[int, tuple[int, int]] = {}
     for provider in _providers(jvm):

@@ -1,10 +1,8 @@
-"""Run the plan's steps as Spark operators on opaque messages.
+"""Run the steps of a plan in Python, as Spark operators on serialized messages.
 
-Each fragment has routing, then one stateful operator per stage, and two for its groups after its expressions. Every
-operator takes and returns rows (bucket, k, m) with a message of `joins.steps.records`. So no column is converted
-between
-Python and the JVM more than once, and one operator serves all steps of a stage. Messages for other steps pass through.
-"""
+A fragment has a routing operator, one stateful operator per stage, and two for its grouping. Every operator takes
+and returns rows (bucket, k, m) with a message of `joins.steps.records`. So data is converted between Python and the
+JVM only once per operator, and one operator serves all steps of a stage. Messages for other steps pass through."""
 
 from __future__ import annotations
 
@@ -47,14 +45,13 @@ def dataflow(
     servers: Brokers = NOWHERE,
     ends: SafeOffsets | None = None,
 ) -> DataFrame:
-    """Convert rows of Kafka's source (topic, partition, offset, key, value) to whole rows and notices, as messages.
+    """Convert Kafka records (topic, partition, offset, key, value) to whole rows and notices, as messages.
 
-    `read(topics)` returns the rows of some topics; it is called once for each fragment that reads tables (`readers`).
-    `servers`: the log's brokers, from which partitions are read again for markers. `settled` and `ends` are as in
-    `joins.steps.route`. The result's `bucket` has no meaning. Call it once per start; the checkpoint fixes the number
-    of
-    partitions.
-    """
+    - `read(topics)` returns the records of topics. It is called once per fragment that reads tables (see `readers`).
+    - `servers`: the brokers, from which partitions are read again for markers.
+    - `settled`, `ends`: see `joins.steps.route`.
+
+    Call it once per start. The checkpoint fixes the number of partitions. The `bucket` of the result has no meaning."""
     if unordered := [str(source.table_id) for source in plan.sources if source.needs_latest]:
         raise UsageError(f"engine python can not order the log of {unordered[0]}", "use `engine: jvm` for this table")
     numbers = bucket_numbers(partitions)
@@ -86,12 +83,12 @@ def topics_of(fragment: Fragment) -> tuple[str, ...]:
 
 
 def readers(plan: Plan) -> int:
-    """Count the fragments that read the log, each with a source of its own."""
+    """Return the number of fragments that read Kafka. Each is a separate Spark source."""
     return sum(1 for fragment in plan.fragments if topics_of(fragment))
 
 
 def _joined(rows: DataFrame, plan: Plan, fragment: Fragment, numbers: tuple[int, ...]) -> DataFrame:
-    """Pass messages through the stateful steps of a fragment's tree, stage by stage, or through its pairs."""
+    """Pass messages through the stateful steps of a fragment: stage by stage, or through its many-to-many join."""
     if receivers := receivers_of(fragment):
         rows = _through(rows, receivers, numbers)
     if isinstance(pair := fragment.root, Pair):
@@ -107,7 +104,7 @@ def _through(rows: DataFrame, stage: Stage, numbers: tuple[int, ...]) -> DataFra
 
 
 def _bucketed(rows: DataFrame, numbers: tuple[int, ...]) -> DataFrame:
-    """Return rows (k, m) with their buckets: `bucket_at` in Spark's SQL."""
+    """Add the bucket to rows (k, m), computed in Spark SQL like `bucket_at`."""
     place = f"CAST(crc32(encode(decode(k, 'ISO-8859-1'), 'UTF-8')) % {len(numbers)} AS INT) + 1"
     found = f"element_at(array({', '.join(map(str, numbers))}), {place})"
     return rows.selectExpr(f"IF(substring(k, 1, 1) = X'FF', {numbers[0]}, {found}) AS bucket", "k", "m")
@@ -125,11 +122,11 @@ class _Reading:
     noticed: frozenset[str]
 
     def router(self) -> Router:
-        """Return the router that turns changes into messages."""
+        """Return the router that converts changes to messages of this fragment."""
         return Router(self.fragment, _in_spark, self.plan.first_node(self.fragment))
 
     def beginnings(self) -> list[Message]:
-        """Return the messages that do not depend on input: a permanent group starts with the first of its tables."""
+        """Return the messages that need no input: a query without GROUP BY has one group, which exists without rows."""
         found: list[Message] = []
         for fragment in self.plan.fragments:
             first = min(one.number for one in _below(self.plan, fragment) if topics_of(one))
@@ -138,7 +135,7 @@ class _Reading:
         return found
 
     def changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Message], list[Changed]]]:
-        """Yield notices and changes of the log's records, a batch or a chunk at a time."""
+        """Yield the notices and changes of the records, in parts of limited size."""
         reader = LogReader(self.plan, self.settled, self.ends)
         yield self.beginnings(), []
         for batch in batches:
@@ -158,7 +155,7 @@ class _Reading:
 
 
 def _below(plan: Plan, fragment: Fragment) -> Iterator[Fragment]:
-    """Yield a fragment and the fragments whose rows it receives."""
+    """Yield a fragment, and the fragments whose rows it receives, directly or indirectly."""
     yield fragment
     for node in fragment.root.walk():
         if isinstance(node.source, Derived):
@@ -176,7 +173,7 @@ def _in_spark(condition: Expression, node: Node, rows: Any) -> list[bool]:
 
 
 def _routed(changes: DataFrame, reading: _Reading, partitions: int, numbers: tuple[int, ...]) -> DataFrame:
-    """Convert records of the log to messages."""
+    """Convert Kafka records to messages."""
     log = changes.select("topic", "partition", "offset", "key", "value").coalesce(partitions)
     nodes = reading.router().nodes
     if filtered(nodes):
@@ -186,7 +183,7 @@ def _routed(changes: DataFrame, reading: _Reading, partitions: int, numbers: tup
 
 
 def _routing(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
-    """Return the conversion of records of the log to messages, for nodes without filters."""
+    """Return the function that converts Kafka records to messages, for nodes without filters."""
 
     def route(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = reading.router()
@@ -197,7 +194,7 @@ def _routing(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
 
 
 def _reads(reading: _Reading) -> Batches:
-    """Return the conversion of records of the log to `READS`: messages, and what nodes with filters read."""
+    """Return the function that converts Kafka records to the schema `READS`, for nodes with filters."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = reading.router()
@@ -211,7 +208,7 @@ def _reads(reading: _Reading) -> Batches:
 
 
 def _reporting(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
-    """Return the conversion of `READS` without hidden rows to messages."""
+    """Return the function that converts rows of the schema `READS`, after filtering, to messages."""
 
     def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         router = reading.router()
@@ -224,7 +221,7 @@ def _reporting(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
 
 
 def _picking(fragment: Fragment, numbers: tuple[int, ...]) -> Batches:
-    """Return the conversion of a fragment's rows to the form that their reader expects; notices pass."""
+    """Return the function that converts a fragment's rows to the values that their reader expects. Notices pass."""
 
     def pick(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

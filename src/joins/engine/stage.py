@@ -1,4 +1,4 @@
-"""Run the steps of one stage for every key of a bucket, within a stateful operator of the portable engine."""
+"""Run the steps of one stage for every key of a bucket, in a stateful operator of the Python engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNK = 10_000  # rows per output frame
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A grouping, the target of its rows, and the query's table."""
+    """The step of a grouping. Its rows go to `target`; `table` is named in error messages."""
 
     group: Grouping
     target: int
@@ -33,7 +33,7 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Pairs, their target, and the query's table."""
+    """The step of a many-to-many join. Its rows go to `target`; `table` is named in error messages."""
 
     pair: Pair
     target: int
@@ -45,7 +45,8 @@ Stage = Mapping[int, Step | Reread | Side | Grouping | Grouped | Paired]
 
 
 class StageWork:
-    """The steps of one stage for every key of a bucket; a key's entries are values of Spark's map `states`."""
+    """Runs the steps of one stage for every key of a bucket. The entries of keys are values of Spark's map state
+    `states`."""
 
     states: Any
 
@@ -85,7 +86,7 @@ class StageWork:
                 yield from combined(step, self._contributed(step, groups))
 
     def _contributed(self, group: Grouping, groups: dict[bytes, list[Message]]) -> Iterator[Transition]:
-        """Yield the changes in what the bucket's rows contribute."""
+        """Yield how the contributions of the bucket's rows to their groups have changed."""
         picks = contribution(group)
         for k, messages in groups.items():
             if (found := self._difference(k, messages, picks)) is not None:
@@ -117,7 +118,7 @@ class StageWork:
 
 
 def _frames(messages: Iterable[Message], numbers: tuple[int, ...]) -> Iterator[pd.DataFrame]:
-    """Yield frames of at most one chunk of rows, so that a hot key's many rows are never in memory at once."""
+    """Yield data frames of limited size, so that the many rows of one key are never in memory together."""
     chunk: list[Message] = []
     for message in messages:
         chunk.append(message)
@@ -139,5 +140,5 @@ def _frame(messages: list[Message], numbers: tuple[int, ...]) -> pd.DataFrame:
 
 
 def bucket_at(k: bytes, numbers: tuple[int, ...]) -> int:
-    """Return the bucket of a message; messages to the sink need no particular one."""
+    """Return the bucket of a message by its key. Messages to the sink may be in any bucket."""
     return numbers[0] if k[0] == SINK else bucket_of(k.decode("latin-1"), numbers)

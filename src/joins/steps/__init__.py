@@ -1,1 +1,1 @@
-"""The steps of a plan: their specification in Python."""
+"""The steps of a plan in Python. They are the specification of the Java kernel, and run with `engine: python`."""

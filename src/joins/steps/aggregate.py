@@ -1,8 +1,8 @@
-"""Maintain groups: one entry per group and, if it has bags, their pages in separate entries.
+"""Maintain the state of groups and emit their rows (`joins.query.group`).
 
-The result depends only on the group's rows and is emitted only if it differs from before. The former result is not
-stored; it is computed from the former state. A result that does not fit its type becomes a dead letter next to the row.
-"""
+A group is one entry in the state store. If it has bags, their pages are further entries. The result of a group
+depends only on its current rows. A row is emitted only if the result changed: the former result is computed again
+from the former state. A result that does not fit its type becomes NULL and a dead letter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ Put = Callable[[bytes, bytes | None], None]
 
 @dataclass(slots=True, kw_only=True)
 class GroupState:
-    """State of one group: its contents, time and trace of the newest change, and the number of its next page."""
+    """The state of one group: its contents, and the time and trace of its newest change.
+
+    `next_page` is the number for the next page of a bag."""
 
     kept: Contents
     ts_ms: int = 0
@@ -39,7 +41,7 @@ class GroupState:
     next_page: int = 0
 
     def fresh(self) -> int:
-        """Return the number for a new page."""
+        """Return an unused number for a page."""
         self.next_page += 1
         return self.next_page - 1
 
@@ -47,13 +49,12 @@ class GroupState:
 def aggregated_in(
     group: Grouping, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
 ) -> list[Message]:
-    """Fold a batch's `PARTIAL` messages of one group of a store. Return the messages for `target`: the group's row or
-    its
-    end, or, where the first rows of a group are the result, each of them that changed.
+    """Apply a batch of `PARTIAL` messages to one group. Return the changed rows of the result, as messages to
+    `target`.
 
-    `put` stores an entry; None removes it. `table` is named in error messages. Raises Fatal if more rows were removed
-    than had been added.
-    """
+    This is the group's row or its delete. For ROW_NUMBER() it is each of the first rows that changed. `get` reads
+    and `put` writes an entry of the store; `put` of None deletes it. `table` is named in errors. Raises Fatal if
+    more rows were removed than were added."""
     tally = GroupChange(group)
     for message in messages:
         tally.merge(message)
@@ -86,7 +87,7 @@ def aggregated_in(
 
 
 def opened(group: Grouping, head: bytes | None, read: Callable[[int], bytes | None]) -> GroupState:
-    """Return a group's state from its entry; `read` returns a page of its bags."""
+    """Return the state of a group from its entry `head` (None: a new group). `read` returns a page of its bags."""
     held = orjson.loads(head) if head is not None else (0, 0, 0, None, None)
     rows, ts_ms, next_page, totals, bags, *known = held  # groups stored before traces existed have none
     kept = Contents(
@@ -109,7 +110,7 @@ def _dumped(state: GroupState) -> bytes:
 
 
 def _changed(kept: Contents, tally: GroupChange) -> bool:
-    """Apply a change to the contents; return False if a count would fall below 0."""
+    """Apply a change to the contents of a group. Return False if a count would fall below 0."""
     kept.rows += tally.rows
     kept.counts = [one + other for one, other in zip(kept.counts, tally.counts, strict=True)]
     kept.sums = [added(one, other) for one, other in zip(kept.sums, tally.sums, strict=True)]
@@ -120,7 +121,7 @@ def _changed(kept: Contents, tally: GroupChange) -> bool:
 
 
 def _rows(group: Grouping, key: bytes, state: GroupState) -> tuple[dict[bytes, bytes], list[Result]]:
-    """Return the texts of the group's rows by name: its one row, or its first rows."""
+    """Return the group's rows in the result by id, as texts, and the results that did not fit their type."""
     if group.top is not None:
         return first_rows(group.top, key, state.kept.bags[0]), []
     texts, failed = results_of(group, state.kept)

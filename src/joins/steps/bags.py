@@ -1,11 +1,8 @@
-"""Store a group's bag: its tuples in order, each with its count, in pages of at most 4 kB.
+"""Store a bag of a group: its tuples in order, each with its count, in pages of at most 4 kB.
 
-The group's own entry holds the directory: for each page its number, size, tuple count and first tuple. So a change
-reads
-and writes the directory and one page; so does finding the least or greatest tuple. A page that grows too large is
-split,
-a small page is merged with its neighbour where both fit, and an empty page is removed.
-"""
+The group's entry has a directory of the pages: number, size, number of tuples, and first tuple of each. So a change
+reads and writes only the directory and one page, and so does finding the least or greatest tuple. Pages that grow
+too large are split, small ones are merged with a neighbour, and empty ones are removed."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ Entry = list[Any]  # the count of a tuple, then its values
 
 @dataclass(slots=True)
 class _Page:
-    """One page. `entries` is set once the page was read; `changed`: it must be stored."""
+    """One page. `entries` is None until the page is read. `changed`: it must be stored."""
 
     number: int
     size: int
@@ -38,10 +35,9 @@ class _Page:
 
 
 class Tuples:
-    """One bag of one group. `stored` is its part of the group's entry (`directory`), None if the bag is new.
+    """One bag of one group. `stored` is its directory in the group's entry, or None for a new bag.
 
-    `read` returns a page by its number; `fresh` returns the number for a new page.
-    """
+    `read` returns a page by its number, `fresh` returns an unused page number."""
 
     def __init__(
         self, bag: Bag, stored: list[Any] | None, read: Callable[[int], bytes | None], fresh: Callable[[], int]
@@ -55,25 +51,25 @@ class Tuples:
 
     @property
     def distinct(self) -> int:
-        """The number of distinct tuples."""
+        """Return the number of different tuples."""
         return sum(page.tuples for page in self._pages)
 
     def first(self) -> list[Canonical] | None:
-        """Return the least tuple, None if there is none."""
+        """Return the least tuple, or None if the bag is empty."""
         return next(self.entries(), (None, None))[1]
 
     def last(self) -> list[Canonical] | None:
-        """Return the greatest tuple, None if there is none."""
+        """Return the greatest tuple, or None if the bag is empty."""
         return next((self._entries(page)[-1][1:] for page in reversed(self._pages) if page.tuples), None)
 
     def entries(self) -> Iterator[tuple[int, list[Canonical]]]:
-        """Yield the tuples in order with their counts; pages are read lazily."""
+        """Yield the tuples in order, as (count, tuple). Pages are read when they are needed."""
         for page in self._pages:
             for times, *values in self._entries(page):
                 yield times, values
 
     def change(self, counts: Mapping[tuple[Canonical, ...], int]) -> bool:
-        """Add to the counts of tuples, also negative numbers; return False if a count would fall below 0."""
+        """Add `counts`, which may be negative, to the counts of tuples. Return False if a count would fall below 0."""
         return all(self._count(list(values), times) for values, times in counts.items())
 
     def _count(self, values: list[Canonical], times: int) -> bool:
@@ -96,7 +92,7 @@ class Tuples:
         return now >= 0
 
     def _page(self, at: Any) -> _Page:
-        """Return the page in which a tuple belongs."""
+        """Return the page to which a tuple belongs."""
         if not self._pages:
             self._pages = [_Page(self._fresh(), 0, 0, [], entries=[], changed=True)]
         if len(self._pages) == 1:
@@ -109,7 +105,8 @@ class Tuples:
         return page.entries
 
     def settled(self) -> dict[int, bytes | None]:
-        """Split and merge pages to their sizes. Return what to store by page number, None for a removed page."""
+        """Split and merge pages by their size. Return the pages to store by number; None means that a page is
+        removed."""
         stored: dict[int, bytes | None] = {}
         kept: list[_Page] = []
         for page in self._pages:
@@ -144,7 +141,7 @@ class Tuples:
         return [self._made(page.number if place == 0 else self._fresh(), one) for place, one in enumerate(pieces)]
 
     def _together(self, one: _Page, other: _Page) -> bool:
-        """Return whether two neighbours are to be merged."""
+        """Return whether two adjacent pages should be merged."""
         if not (one.changed or other.changed):
             return False
         return min(one.size, other.size) < PAGE // 4 and one.size + other.size <= PAGE * 3 // 4
@@ -154,5 +151,5 @@ class Tuples:
         return _Page(number, size, len(entries), entries[0][1:], entries=entries, changed=True)
 
     def directory(self) -> list[Any]:
-        """Return the bag's part of the group's entry. Call it after `settled`."""
+        """Return the directory for the group's entry. Call it after `settled`."""
         return [dumped(self.sum), [[page.number, page.size, page.tuples, *page.first] for page in self._pages]]

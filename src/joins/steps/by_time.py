@@ -1,14 +1,12 @@
 """Specify the join by time: the results that Spark's stream-stream join must give, batch by batch.
 
-Each batch has a watermark. For each table it is the greatest time of the rows in all earlier batches, minus the allowed
-lateness; the batch uses the smaller one of both tables. It never falls. A row that is not newer than the watermark is
-late. Spark would drop it silently, so the reader checks it first and makes it a dead letter. An append-only table's log
-must not contain an update, a delete or a TRUNCATE; these become dead letters, too. A repeated row makes the same pairs
-again, which are written to the same cells.
+Each batch has a watermark. A table's watermark is the greatest time of its rows in all earlier batches, minus the
+allowed lateness. The batch's watermark is the smaller one of both tables, and never decreases. A row that is not
+newer than it is late. Spark would drop a late row silently, so the reader makes it a dead letter. Updates, deletes
+and TRUNCATE in the log of an append-only table become dead letters, too.
 
-Rows meet in the order in which they arrive. A row leaves the state once every row that it could still meet would be
-late.
-"""
+A row is kept until every row that could match it would be late. A repeated row makes the same pairs again, which are
+written to the same cells."""
 
 from __future__ import annotations
 
@@ -29,7 +27,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class TimedRow(NamedTuple):
-    """A row that arrived in time, in microseconds. If it matches nothing, `key` is None and only its time counts."""
+    """A row that is not late. `time` is in microseconds. `key` is None if it matches nothing: only its time counts
+    then.
+
+    `name` is the id of the row, `payload` its values (`joins.steps.records`)."""
 
     time: int
     key: bytes | None
@@ -39,13 +40,13 @@ class TimedRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Late:
-    """A row that arrived too late, with the reason for its dead letter."""
+    """A row that is late, with the reason for its dead letter."""
 
     reason: str
 
 
 def fault_of(found: Changed | Truncated) -> str | None:
-    """Return why a record cannot belong to an append-only table; None for an insert or a snapshot row."""
+    """Return the reason why a record is not allowed in an append-only table. None for an insert or a snapshot row."""
     if isinstance(found, Truncated):
         return f"TRUNCATE, or the end of a repeated snapshot, {_APPEND_ONLY}: its rows stay"
     if found.after is None:
@@ -54,7 +55,8 @@ def fault_of(found: Changed | Truncated) -> str | None:
 
 
 def micros_of(moment: object) -> int | None:
-    """Convert a canonical datetime to microseconds since 1970, dropping further digits; None if it is no datetime."""
+    """Convert a canonical datetime to microseconds since 1970, without smaller fractions. None if it is not a
+    datetime."""
     whole, _, fraction = str(moment).removesuffix("Z").partition(".")
     try:
         since = dt.datetime.fromisoformat(whole + "+00:00") - _EPOCH
@@ -65,7 +67,7 @@ def micros_of(moment: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TimedSide:
-    """One side of a join by time, left (0) or right (1). Whole rows of its `fragment` go to `outlet`."""
+    """One side of a join by time: left (`number` 0) or right (1). Joined rows of its `fragment` go to `outlet`."""
 
     interval: Interval
     number: int
@@ -74,47 +76,47 @@ class TimedSide:
 
     @property
     def node(self) -> Node:
-        """The node that supplies this side's rows."""
+        """Return the node of this side."""
         return (self.interval.left, self.interval.right)[self.number]
 
     @property
     def target(self) -> int:
-        """The side's number in the plan."""
+        """Return the step number of this side in the plan."""
         return (self.interval.left_number, self.interval.right_number)[self.number]
 
     @property
     def other(self) -> Node:
-        """The node of the other side."""
+        """Return the node of the other side."""
         return (self.interval.right, self.interval.left)[self.number]
 
     @property
     def key(self) -> tuple[int, ...]:
-        """The indexes of the columns in which matching rows are equal."""
+        """Return the indexes of the columns that must be equal in matching rows."""
         return (self.interval.left_key, self.interval.right_key)[self.number]
 
     @property
     def time(self) -> int:
-        """The index of the column with its rows' time."""
+        """Return the index of the time column."""
         return (self.interval.left_time, self.interval.right_time)[self.number]
 
     @property
     def stays(self) -> bool:
-        """True if rows of this side are kept without a partner (outer join)."""
+        """Return whether rows of this side without a match are kept (outer join)."""
         return self.number == 0 and self.interval.left_stays
 
     @property
     def source(self) -> PlanSource:
-        """The table that this side reads."""
+        """Return the captured table that this side reads."""
         return self.node.captured
 
     def read(
         self, values: Values, ts_ms: int, watermark: int, *, passes: bool, trace: bytes = b""
     ) -> Iterator[TimedRow | Late | Message]:
-        """Yield what an inserted row contributes. `passes`: it satisfies the node's filter. `watermark` is in ms.
+        """Yield what an inserted row causes: a row to match, a late row, or a message.
 
-        A row with NULL in its key or time matches nothing; on an outer side it is emitted alone at once. A row that the
-        filter hides still advances the watermark.
-        """
+        `passes`: the row satisfies the node's filter. `watermark` is in ms. A row with NULL in its key or time
+        matches nothing; on an outer side it is emitted alone at once. A row that fails the filter still advances the
+        watermark."""
         interval, node = self.interval, self.node
         moment, key = values[self.time], [values[index] for index in self.key]
         name, time = text_of([values[index] for index in node.id_columns]), micros_of(moment)
@@ -131,7 +133,7 @@ class TimedSide:
 
 
 def alone(interval: Interval, outlet: int, name: bytes, own: bytes) -> Message:
-    """Return a left row without a partner as a message."""
+    """Return the message for a left row without a match. `own` is its payload."""
     k = name + b",null" * len(interval.right.id_columns)
     return _row(outlet, k, joined(own, b"", interval.right.width))
 
@@ -142,7 +144,7 @@ def _row(outlet: int, k: bytes, p: bytes) -> Message:
 
 @dataclass(slots=True)
 class TimedRows:
-    """State of a join by time: rows of both sides, and for each left row whether it has met a partner."""
+    """The state of a join by time: the rows of both sides. For each left row it has a flag: it has had a match."""
 
     left: list[tuple[TimedRow, bool]] = field(default_factory=list)
     right: list[TimedRow] = field(default_factory=list)
@@ -155,7 +157,9 @@ def met(
     came: tuple[Sequence[TimedRow], Sequence[TimedRow]],
     watermark: int,
 ) -> tuple[TimedRows, list[Message]]:
-    """Fold a batch. Return the state after it and the messages; `watermark` (ms) is that of the batch."""
+    """Process a batch of rows of both sides (`came`). Return the new state, and the messages for the result.
+
+    `kept` is the state before, `watermark` (ms) that of the batch."""
     reported: list[Message] = []
     new_left, new_right = ([one for one in side if one.key is not None] for side in came)
     left: list[tuple[TimedRow, bool]] = []
@@ -182,17 +186,16 @@ def _pair(interval: Interval, outlet: int, one: TimedRow, other: TimedRow) -> Me
 
 @dataclass(slots=True)
 class Watermark:
-    """The watermark of a query in milliseconds: that of its slowest side. It never falls.
+    """The watermark of a query (ms): that of its slower side. It never decreases.
 
-    `youngest` (ms) maps a side's number to the greatest time seen; a side without rows holds the watermark at 0.
-    """
+    `youngest` (ms) has the greatest time by step number of the side. A side without rows holds the watermark at 0."""
 
     sides: tuple[TimedSide, ...]
     youngest: dict[int, int] = field(default_factory=dict)
     reached: int = 0
 
     def saw(self, side: TimedSide, came: Iterable[TimedRow]) -> None:
-        """Record the rows of a batch that arrived in time."""
+        """Record the rows of a batch that are not late."""
         for one in came:
             self.youngest[side.target] = max(one.time // 1000, self.youngest.get(side.target, 0))
 
@@ -209,7 +212,7 @@ class Watermark:
 
 
 def sides_of(fragments: Iterable[Fragment]) -> Iterator[TimedSide]:
-    """Yield every side of the fragments that are joins by time."""
+    """Yield both sides of every fragment that is a join by time."""
     for fragment in fragments:
         if isinstance(fragment.root, Interval):
             for number in range(2):

@@ -1,8 +1,7 @@
-"""Detect how a fragment's row changed since the last batch, for the group or node that reads the fragment.
+"""Detect how a row of a fragment has changed since the last batch, for the group or node that reads the fragment.
 
-The step stores the last row itself and does not rely on before images of the log. Therefore repeated events, rewinds,
-repairs and compacted beginnings do not change what is counted.
-"""
+The step stores the last version of each row, so it needs no before images of the log. Repeated events, rewinds,
+repairs and compacted records therefore do not change the result."""
 
 from __future__ import annotations
 
@@ -34,10 +33,9 @@ Picks = Callable[[bytes], bytes]
 
 
 class Transition(NamedTuple):
-    """A row's text before and after a batch, None where there is no row.
+    """The values of a row before and after a batch, as text. None where there is no row.
 
-    `ts_ms` is the time of the change, 0 where unknown. `trace` belongs to the row after the change.
-    """
+    `ts_ms` is the time of the change (0: unknown), `trace` the trace of the row after it."""
 
     before: bytes | None
     after: bytes | None
@@ -48,11 +46,10 @@ class Transition(NamedTuple):
 def change_detector_step(
     state: bytes | None, messages: Iterable[Message], picks: Picks
 ) -> tuple[bytes | None, Transition | None]:
-    """Fold a batch of one row. Return its new state (the last text emitted) and the change, None if nothing changed.
+    """Process a batch of messages about one row. Return its new state, and the change or None.
 
-    The newest message wins. Between messages of the same version a put wins, and between two puts the greater one, so
-    their order does not matter. `picks` makes the row's text from its payload.
-    """
+    The newest message wins. Of two messages with one version a put wins over a delete, and of two puts the greater
+    one. So their order does not matter. `picks` extracts from a payload the text that is stored and compared."""
     newest = max(messages, key=lambda message: (message.v, message.op in (DIM_PUT, ROW_PUT), message.p))
     there = newest.op in (DIM_PUT, ROW_PUT)
     after = picks(newest.p) if there else None
@@ -62,7 +59,8 @@ def change_detector_step(
 
 
 def contribution(group: Grouping) -> Picks:
-    """Return the picker of a row's contribution to its group: the texts of key and arguments (`with_part`)."""
+    """Return the function that extracts a row's contribution to its group: the texts of the key and of the
+    arguments."""
     texts = [(place, _double if type_.kind.startswith("float") else orjson.dumps) for place, type_ in zip(
         group.keys, group.key_types, strict=True)]  # fmt: skip
 
@@ -75,20 +73,18 @@ def contribution(group: Grouping) -> Picks:
 
 
 def _double(value: Any) -> bytes:
-    """Return one text for a double, which can be written in several ways but belongs to one group."""
+    """Return the same text for equal doubles, so that they belong to one group: they can be written in several ways."""
     return b"null" if value is None else double_text(float(value))
 
 
 def whole(payload: bytes) -> bytes:
-    """Return the text of all values of a row's payload: the `picks` of a change detector in front of a node.
-
-    A node must see every change of a row. A group sees only those of its `contribution`.
-    """
+    """Return the text of all values in a payload. A node must see every change, a group only those of its
+    `contribution`."""
     return values_text(payload)
 
 
 class Reread(NamedTuple):
-    """A node that reads rows like the changes of a table and sends its own rows to `target`."""
+    """A node that reads rows of a fragment like changes of a table. Its own rows go to `target`."""
 
     node: Node
     target: int
@@ -98,7 +94,7 @@ Receiver = Reread | Side
 
 
 def receivers_of(fragment: Fragment) -> dict[int, Receiver]:
-    """Return the receivers of the change detectors in front of a fragment's nodes, by detector number."""
+    """Return, by the number of the change detector, the nodes and pairs of a fragment that receive its changes."""
     root, receivers = fragment.root, list[Receiver]()
     if isinstance(root, Pair):
         receivers += [Side(root, side, fragment.outlet) for side in range(2)]
@@ -113,7 +109,7 @@ def receivers_of(fragment: Fragment) -> dict[int, Receiver]:
 
 
 def differences(receiver: Receiver, found: Transition) -> Iterator[Message]:
-    """Yield the messages that a row's change causes in the steps after the detector."""
+    """Yield the messages that a changed row causes for the steps of its receiver."""
     if isinstance(receiver, Side):
         yield from reported(receiver, *found)
         return

@@ -1,8 +1,7 @@
-"""Process what exceeds memory in parts: a batch's messages at the sink, and the keys that former runs left.
+"""Process data that may exceed memory in parts: the messages of a batch at the sink, and keys of former runs.
 
-A batch holds about as many changes as configured for the table. The exception is the deletes of a marker (TRUNCATE, the
-end of a repeated snapshot): there may be as many as the table has rows.
-"""
+A batch has about as many changes as configured. The exception are the deletes that a marker causes (TRUNCATE, the
+end of a repeated snapshot): there may be as many as the table has rows."""
 
 from __future__ import annotations
 
@@ -17,11 +16,10 @@ _KEYS = 250_000
 
 
 def folded(messages: Iterable[Message], most: int = _FOLDED) -> Iterator[list[Message]]:
-    """Yield the newest message of each row, where no step has folded the batch before; notices are passed on as is.
+    """Yield the newest message of each row, in lists. For plans in which no step has merged the messages of a row.
 
-    A row's messages arrive in the log's order. If there are more than `most` rows, deleted rows are emitted early: a
-    delete may be written before a put of the same batch, never instead of it.
-    """
+    Notices pass. Messages of a row arrive in the order of the log. If there are more than `most` rows, deletes are
+    emitted early. So a delete may be written before a put of the same batch, but never instead of it."""
     newest: dict[bytes, Message] = {}
     limit = most
     for message in messages:
@@ -37,7 +35,7 @@ def folded(messages: Iterable[Message], most: int = _FOLDED) -> Iterator[list[Me
 
 
 def whole_rows(messages: Iterable[Message], most: int = _ROWS) -> Iterator[list[Message]]:
-    """Yield messages that are sorted by `k` in chunks of about `most`; a row's messages are in one chunk."""
+    """Yield messages, which are sorted by `k`, in lists of about `most`. The messages of a row are in one list."""
     chunk: list[Message] = []
     for message in messages:
         if len(chunk) >= most and message.k != chunk[-1].k:
@@ -51,11 +49,10 @@ def whole_rows(messages: Iterable[Message], most: int = _ROWS) -> Iterator[list[
 def stale_keys(
     read: Callable[[], Iterable[tuple[bytes, str | None]]], run: str, most: int = _KEYS
 ) -> Iterator[list[bytes]]:
-    """Yield the keys whose newest record belongs to another run, in lists of at most `most`.
+    """Yield the keys whose newest record was written by another run than `run`, in lists of at most `most`.
 
-    `read` starts to read the topic: the key of every record and the run that wrote it, None for a tombstone. If there
-    are more such keys, half of them are left for another read.
-    """
+    `read` starts reading the topic: it yields the key of every record with its run, or None for a tombstone. If
+    there are more keys than `most`, half of them are left for another read."""
     shares = [(0, 1)]  # remainder and divisor of keys' hashes
     while shares:
         remainder, divisor = shares.pop()

@@ -1,10 +1,7 @@
-"""Sum what rows add to their groups and remove from them, before it is sent on.
+"""Add up what rows contribute to their groups, in each partition, before it is sent to the groups.
 
-Contributions commute. So those of one group are summed in each partition, and one message represents many rows. No
-group
-is dropped, not even one whose sum is zero: its time is that of all its rows, and must not depend on where they were
-summed.
-"""
+The order of contributions does not matter. So one message per partition and group represents many rows. A group is
+sent even if its contributions cancel out, because the time of its newest change must not depend on the partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ MOST = 100_000  # groups and tuples that are held at once
 
 
 class GroupChange:
-    """The change of a group: in its number of rows, its totals, and the count of each tuple of its bags."""
+    """The change of one group: in its number of rows, its totals, and the counts in its bags."""
 
     def __init__(self, group: Grouping) -> None:
         self.group = group
@@ -34,11 +31,11 @@ class GroupChange:
 
     @property
     def size(self) -> int:
-        """The number of items held, for the memory limit."""
+        """Return the number of items in memory."""
         return 1 + sum(map(len, self.bags))
 
     def add(self, arguments: Values, times: int) -> None:
-        """Add a row that arrived (`times` 1) or was removed (-1)."""
+        """Add a row that arrived (`times` 1) or left (-1). `arguments` are the values for the aggregate functions."""
         self.rows += times
         for i, total in enumerate(self.group.totals):
             if (value := arguments[total.argument]) is not None:
@@ -51,11 +48,11 @@ class GroupChange:
                 _count(held, values, times)
 
     def saw(self, ts_ms: int, trace: bytes) -> None:
-        """Record the time of a row's change: the newest one is kept, with the greatest trace among equal times."""
+        """Record the time and trace of a change. The newest time is kept and, at equal times, the greatest trace."""
         self.ts_ms, self.trace = max((self.ts_ms, self.trace), (ts_ms, trace))
 
     def merge(self, partial: Message) -> None:
-        """Add the sums of another partition."""
+        """Add the changes that another partition has sent in a `PARTIAL` message."""
         rows, totals, bags = orjson.loads(partial.p)
         self.rows += rows
         self.saw(partial.v, partial.r)
@@ -67,7 +64,7 @@ class GroupChange:
                 _count(held, tuple(map(_one, values)), times)
 
     def message(self, key: bytes) -> Message:
-        """Return the change as a message to the group's step."""
+        """Return the `PARTIAL` message for the group's step."""
         totals = [[count, dumped(number)] for count, number in zip(self.counts, self.sums, strict=True)]
         bags = [[[times, *values] for values, times in held.items()] for held in self.bags]
         k = bytes([self.group.number]) + key
@@ -75,7 +72,7 @@ class GroupChange:
 
 
 def _one(value: Any) -> Any:
-    """Return a value as it is counted: 0.0 and -0.0 are one number, a list is one value."""
+    """Return a value in the form in which it is counted: 0.0 and -0.0 are equal, a list is one value."""
     if type(value) is list:
         return tuple(value)
     return value + 0.0 if type(value) is float else value
@@ -89,11 +86,10 @@ def _count(held: dict[tuple[Canonical, ...], int], values: tuple[Canonical, ...]
 
 
 def combined(group: Grouping, found: Iterable[Transition], most: int = MOST) -> Iterator[Message]:
-    """Yield the summed changes of the rows of one partition, by group, as `PARTIAL` messages.
+    """Yield `PARTIAL` messages with the changes of one partition's rows, by group.
 
-    It holds at most about `most` groups and tuples; beyond that it emits early, and a group may be emitted more than
-    once. A group that is `always` present is emitted in any case.
-    """
+    At most about `most` groups and tuples are in memory. Beyond that messages are sent early, so a group may get
+    several. A group that always exists is sent in any case."""
     tallies: dict[bytes, GroupChange] = {}
     if group.always is not None:
         tallies[group.always.encode()] = GroupChange(group)

@@ -1,10 +1,9 @@
-"""Determine how far a batch reflects each source: the newest positions record whose end offsets the batch covers.
+"""Find up to which position of each source a batch is complete, by the records in the positions topic.
 
-A change's own sequence is not enough: a batch may hold change 100 of one partition and lack change 50 of another. A
-positions record names the end of every partition at once. A batch that covers it has *at least* all changes up to its
-position (DESIGN §5). It has *exactly* those if it ends, in every partition, at the named offset or one after it, where
-the marker is by which its transaction was committed.
-"""
+The sequence of a change is not enough: a batch may have change 100 of one partition and lack change 50 of another. A
+positions record names the end offsets of all partitions at one time. A batch that has read up to them has *at least*
+all changes up to that position (DESIGN §5). It has *exactly* those if each partition ends at the named offset, or
+one after it, where the marker of the committed transaction is."""
 
 from __future__ import annotations
 
@@ -19,14 +18,12 @@ Positions = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePosition:
-    """One positions record: the position up to which its source was captured, and the topics' ends at that time.
+    """A positions record: the position up to which a source is captured, and the `ends` of its topics at that time.
 
-    `offset` is the record's own offset in the positions topic, from which a restart reads on. `ts_ms` is when the
-    source
-    committed the position or, before the first commit after a snapshot, when the record was logged. `whole` is False
-    while rows of the source are being re-read or held back: the topics do not yet hold what the source does. `within`:
-    a source transaction too large for one Kafka transaction is published in part.
-    """
+    - `offset`: the record's own offset, from which a restart continues to read.
+    - `ts_ms`: when the source committed the position; before the first commit after a snapshot, when it was logged.
+    - `whole`: false while the topics lack rows of the source, because they are read again or held back.
+    - `within`: the position is inside a source transaction that is too large for one Kafka transaction."""
 
     source: str
     sequence: int
@@ -42,7 +39,7 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """A table's lag relative to a source: `positions` counts changes, `seconds` is the age of the oldest."""
+    """The lag of a table for a source: the number of missing changes, and the age of the oldest in seconds."""
 
     positions: int
     seconds: float
@@ -51,11 +48,10 @@ class Lag:
 def read_position(
     value: Mapping[str, Any], offset: int, topics: frozenset[str], logged_ms: int = 0
 ) -> SourcePosition | None:
-    """Return the record's value as a position, its ends limited to the query's topics; None while a snapshot runs.
+    """Parse a positions record. Its ends are restricted to `topics`. None while a snapshot runs.
 
-    Before the snapshot is done the topics hold only part of a table, which no position describes. Raises KeyError,
-    TypeError or ValueError if the value is no positions record.
-    """
+    During a snapshot the topics have only a part of a table, so no position describes them. Raises KeyError,
+    TypeError or ValueError for an invalid record."""
     if value["snapshot"] != "done":
         return None
     position, state = value["position"], value.get("state", {})
@@ -79,7 +75,8 @@ def read_position(
 
 
 class Cuts:
-    """Positions not yet covered, by source in the log's order, and the newest one covered. Only the driver uses it."""
+    """Tracks positions by source: those that no batch has covered yet, and the newest that is covered. For the
+    driver."""
 
     def __init__(self, reached: Positions) -> None:
         self._reached: dict[str, Mapping[str, Any]] = dict(reached)
@@ -88,21 +85,21 @@ class Cuts:
         self._partial: dict[str, SourcePosition] = {}  # the oldest one covered that the topics do not hold completely
 
     def add(self, position: SourcePosition) -> None:
-        """Add a newer positions record of its source.
+        """Add the next positions record of a source.
 
-        If it names a smaller end, a topic was lost and recreated: no batch can cover the ends that older records name.
-        """
+        If an end is smaller than before, a topic was recreated. Older records of that source can then not be covered
+        any more."""
         waiting = self._waiting.setdefault(position.source, deque())
         while waiting and not covers(position.ends, waiting[-1].ends):
             waiting.pop()
         waiting.append(position)
 
     def cover(self, *levels: Offsets) -> Positions:
-        """Return the newest position of each source that a batch with these ends reflects. Call it for every batch.
+        """Return the newest position of each source that a batch with these end offsets covers. Call it for every
+        batch.
 
-        `levels` holds the ends of each part of the query that reads the log separately. A source has no position while
-        its rows are being re-read or held back. `exact` means that the batch has no later change of the source.
-        """
+        `levels` are the ends of each part of the query that reads Kafka. A source has no position while its rows are
+        read again or held back. `exact` in the result means that the batch has no later change of the source."""
         ends = merged(levels)
         for source, waiting in self._waiting.items():
             while waiting and covers(ends, waiting[0].ends):
@@ -134,7 +131,7 @@ class Cuts:
         )
 
     def lags(self, now_ms: int) -> dict[str, Lag]:
-        """Return per source how many committed changes no batch reflects yet; zero if all are reflected."""
+        """Return the lag for each source: the committed changes that no batch covers yet."""
         found = {source: Lag(positions=0, seconds=0.0) for source in self._reached}
         for source, waiting in self._waiting.items():
             unclaimed = [*([self._partial[source]] if source in self._partial else []), *waiting]
@@ -146,7 +143,7 @@ class Cuts:
 
 
 def merged(levels: Sequence[Offsets]) -> dict[str, dict[int, int]]:
-    """Return the offsets that every level has reached: a topic counts as far as all levels that read it."""
+    """Return the offsets that every level has reached, for all levels that read the topic."""
     found: dict[str, dict[int, int]] = {}
     for ends in levels:
         for topic, partitions in ends.items():
@@ -157,7 +154,7 @@ def merged(levels: Sequence[Offsets]) -> dict[str, dict[int, int]]:
 
 
 def covers(ends: Offsets, target: Offsets) -> bool:
-    """Return whether offsets have reached `target` in every partition."""
+    """Return whether the offsets `ends` have reached `target` in every partition."""
     return all(
         ends.get(topic, {}).get(partition, 0) >= offset
         for topic, partitions in target.items()

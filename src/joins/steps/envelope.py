@@ -1,8 +1,7 @@
-"""Parse a record into what the join needs of an envelope: its op, its images, and three fields of its source.
+"""Parse the Debezium envelope of a record: its op, its before and after images, and three fields of its source.
 
-Logs of other producers are also read, so all other fields are optional. Anything that is not an envelope raises
-ValueError, whatever its bytes are. `kernel/log/Envelope.java` gives the same verdict on every record.
-"""
+Other producers write topics, too, so all other fields are optional. Anything that is not an envelope raises
+ValueError. `kernel/log/Envelope.java` accepts and refuses the same records."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ Image = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Envelope:
-    """The content of a record; `sequence` is 0 where its source has none."""
+    """The content of a record. `sequence` is 0 if its source has none. `partial`: see docs/glossary.md."""
 
     op: str = " "
     before: Image | None = None
@@ -35,7 +34,8 @@ class Envelope:
 
 
 def read_envelope(value: bytes) -> Envelope:
-    """Parse the envelope of a record, with or without Debezium's inline schema."""
+    """Parse the JSON of a record, with or without Debezium's inline schema. Raises ValueError if it is not an
+    envelope."""
     envelope = Envelope()
     _fold(_object(value), envelope)
     return envelope
@@ -102,9 +102,10 @@ def _number(name: str, value: Any, most: int) -> int:
 
 
 class Images(NamedTuple):
-    """A row before and after. Not `whole`: NULL replaces a value that the record does not contain; `blind`: the same,
-    in `before`.
-    """
+    """The values of a row before and after a change.
+
+    `whole` is false if NULL stands for a value that the record does not contain; `blind` says the same of `before`
+    alone."""
 
     before: Values | None
     after: Values | None
@@ -114,11 +115,10 @@ class Images(NamedTuple):
 
 @dataclass(slots=True)
 class Columns:
-    """Reads the images of one source, each used column in the type that the plan was compiled with.
+    """Reads the images of one table's records: each used column, in the type that the plan was compiled with.
 
-    A missing column was either added later or dropped. If the record is older than the plan (`added`), the column has
-    the default with which it was added, else it is NULL. A key column must be present.
-    """
+    A column that the record lacks was added later or dropped. If the record is older than the plan (`added`), the
+    value is the default with which the column was added, otherwise NULL. A key column must not be missing."""
 
     source: PlanSource
     _fits: list[tuple[str, bool, Any, Any]] = field(default_factory=list)
@@ -130,10 +130,9 @@ class Columns:
             self._fits.append((name, name in source.key, fit_of(type_), default))
 
     def images(self, envelope: Envelope, key: bytes | None, *, added: bool) -> Images:
-        """Return before and after as values; ValueError for an event without the images that its op requires.
+        """Return the values before and after. Raises ValueError for an event that lacks an image that its op needs.
 
-        For `latest` the key of a deleted row is enough: other values of its before image may be None.
-        """
+        For `latest` the key of a deleted row is enough. Other values of its before image may be None."""
         self._whole = True
         op, source = envelope.op, self.source
         before, after = envelope.before, None if op == "d" else envelope.after
@@ -154,7 +153,8 @@ class Columns:
         return Images(old, new, self._whole, blind)
 
     def _values(self, row: Image, added: bool, *, lenient: bool) -> Values:
-        """Read the values of one image. `lenient` (before images): a value that does not fit its type reads as NULL."""
+        """Return the values of one image. With `lenient` (before images) a value that does not fit its type becomes
+        NULL."""
         values: Values = []
         for name, is_key, fit, default in self._fits:
             try:

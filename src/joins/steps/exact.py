@@ -1,9 +1,7 @@
-"""Sum numbers without loss, and convert sums to the type of a result.
+"""Add up numbers without rounding, and convert sums to the type of a result.
 
-Integers are summed as integers, decimals and doubles as decimals; a double counts with its exact value. So a sum
-depends
-only on the values in it, not on their order or on values that were removed.
-"""
+Integers are added as integers, decimals and doubles as decimals with the double's exact value. So a sum depends only
+on its values, not on their order or on values that were removed."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from joins.query.value_types import family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A sum of doubles; values that are not finite are counted, so the sum is `finite` after their removal."""
+    """A sum of doubles. Infinities and NaN are only counted, so `finite` remains right after their removal."""
 
     finite: Decimal
     nan: int = 0
@@ -47,7 +45,7 @@ def summed(type_: LogicalType) -> bool:
 
 
 def exact(value: Canonical, type_: LogicalType) -> Exact:
-    """Convert a number that is not NULL to its exact value."""
+    """Convert a number that is not NULL to the exact form in which it is added."""
     if type_.kind == "decimal":
         return Decimal(str(value))
     number: Any = value
@@ -84,14 +82,14 @@ def _limited(one: Exact, other: Exact, times: int) -> Exact:
 
 
 def dumped(number: Exact) -> str:
-    """Serialize a sum; `loaded` inverts it."""
+    """Serialize a sum as text. `loaded` is the inverse."""
     if isinstance(number, Limit):
         return ";".join((dumped(number.finite), str(number.nan), str(number.infinite), str(number.negative)))
     return str(number) if isinstance(number, int) else str(_EXACT.normalize(number))
 
 
 def loaded(text: str, type_: LogicalType) -> Exact:
-    """Read what `dumped` wrote."""
+    """Parse the text that `dumped` wrote."""
     if ";" in text:
         finite, *counts = text.split(";")
         nan, infinite, negative = map(int, counts)
@@ -104,14 +102,14 @@ def _inexact(type_: LogicalType) -> bool:
 
 
 def part_of(number: Exact, count: int, type_: LogicalType) -> bytes | None:
-    """Return the JSON text of a sum divided by `count` as a value of `type_`; None if it does not fit."""
+    """Return a sum divided by `count`, as JSON text of a type. None if it does not fit the type."""
     if isinstance(number, Limit):
         return f'"{number.value()}"'.encode()
     return fitting(Fraction(number) / count, type_)
 
 
 def fitting(number: Fraction, type_: LogicalType) -> bytes | None:
-    """Return the JSON text of a number as a value of `type_`, decimals rounded half up; None if it does not fit."""
+    """Return a number as JSON text of a type; decimals are rounded half up. None if it does not fit the type."""
     if type_.kind == "decimal":
         return decimal_text(number, type_)
     if type_.kind.startswith("float"):
@@ -125,7 +123,7 @@ def fitting(number: Fraction, type_: LogicalType) -> bytes | None:
 
 
 def decimal_text(number: Fraction, type_: LogicalType) -> bytes | None:
-    """Return a decimal's JSON text with all digits of its scale; None if it exceeds its type's precision."""
+    """Return the JSON text of a decimal with all its decimal places. None if it exceeds the precision of its type."""
     top = abs(number.numerator) * 10**type_.scale
     unscaled = (2 * top + number.denominator) // (2 * number.denominator)
     if unscaled >= 10**type_.precision:
@@ -137,10 +135,9 @@ def decimal_text(number: Fraction, type_: LogicalType) -> bytes | None:
 
 
 def double_text(value: float) -> bytes:
-    """Return a double's JSON text: the fewest of 15, 16 or 17 digits that parse to the same value.
+    """Return the JSON text of a double: with the fewest of 15, 16 or 17 digits that give the same double.
 
-    The notation is that of `Decimal` (and Java's `BigDecimal`), but whole numbers of up to 16 digits have no exponent.
-    """
+    It is written as by `Decimal` and Java's `BigDecimal`, but whole numbers of up to 16 digits have no exponent."""
     if not value:
         return b"0"  # -0.0 included
     if not math.isfinite(value):

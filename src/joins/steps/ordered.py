@@ -1,8 +1,8 @@
-"""Order the values in a bag by their meaning, not by their texts; both engines use this order.
+"""Order the values of a bag by value instead of by text. Both engines use this order.
 
-Numbers are ordered by value, texts by their UTF-8 bytes, dates and datetimes by time, a TIME by its duration, binary
-values by bytes, and false before true. NULL comes first. `descending` reverses a value's order, that of NULL included.
-"""
+Numbers are in numeric order, texts in the order of their UTF-8 bytes, dates and datetimes by time, TIME by duration,
+binary values by bytes, and false before true. NULL comes first. `descending` reverses the order of a value, with
+NULL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NULL = (0,)
 
 @total_ordering
 class _Turned:
-    """A key whose order is reversed."""
+    """A sort key with the reverse order."""
 
     __slots__ = ("key",)
 
@@ -42,7 +42,7 @@ class _Turned:
 
 
 def order_of(bag: Bag) -> Order:
-    """Return the key function that sorts a bag's tuples; keys are equal exactly where the tuples are."""
+    """Return the sort key of a bag's tuples. Two tuples have equal keys only if they are equal."""
     each = [_key(type_) for type_ in bag.types]
     turned = bag.descending
 
@@ -73,7 +73,7 @@ def _key(type_: LogicalType) -> Callable[[Any], Any]:
 
 
 def _double(value: float | str) -> tuple[bool, float]:
-    """Order numbers by value, with infinities at both ends and NaN last, as Spark does."""
+    """Return the sort key of a number: -infinity first, then numbers, infinity, and NaN last, as in Spark."""
     number = float(value)
     return (True, 0.0) if math.isnan(number) else (False, number)
 

@@ -1,9 +1,8 @@
-"""Store the rows at one key in pages for the portable engine: a change reads and writes one page.
+"""Store the rows at one join key in pages, for the Python engine. A change reads and writes only one page.
 
-A key's entry holds its right side and, while they fit into one page, its rows. Beyond that each page is an entry of its
-own. A row's hash selects its page. When pages are full their number doubles; when rows are few again they return to one
-page. Amortized, each change costs a constant.
-"""
+The entry of a key has its right side and, if they fit into one page, its rows. Otherwise each page is an entry of
+its own. A row's hash selects its page. When pages are full their number doubles, and when few rows are left they
+return to one page. So the cost of a change is constant on average."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _HEAD = struct.Struct(">II")  # pages, rows
 
 
 class Pages(MutableMapping[bytes, bytes]):
-    """A mapping from row to payload. `read` returns a page's entry; only the pages that are accessed are read."""
+    """A mapping from row id to payload. `read` returns the entry of a page, which is read when it is first needed."""
 
     def __init__(self, read: Callable[[int], bytes | None], pages: int = 1, rows: int = 0) -> None:
         self._read, self.pages, self._rows = read, pages, rows
@@ -26,7 +25,7 @@ class Pages(MutableMapping[bytes, bytes]):
         self._changed: set[int] = set()
 
     def copy(self) -> Pages:
-        """Return this object: the store holds the former rows until these are stored."""
+        """Return this object itself: the store keeps the former rows until new ones are stored."""
         return self
 
     def __getitem__(self, row: bytes) -> bytes:
@@ -56,13 +55,13 @@ class Pages(MutableMapping[bytes, bytes]):
         return self._rows
 
     def listed(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield all rows with their payloads; pages that are read only for this are not kept in memory."""
+        """Yield all rows with their payloads, without keeping pages in memory."""
         for at in range(self.pages):
             page = self._held.get(at)
             yield from (_unpacked(self._read(at)) if page is None else page).items()
 
     def settle(self) -> None:
-        """Adjust the number of pages to the number of rows. Call it before storing."""
+        """Adapt the number of pages to the number of rows. Call it before storing."""
         wanted = self.pages
         while self._rows > PAGE * wanted:
             wanted *= 2
@@ -77,12 +76,13 @@ class Pages(MutableMapping[bytes, bytes]):
                 self._held[self._at(row)][row] = payload
 
     def changed(self) -> dict[int, bytes | None]:
-        """Return the pages to store, None for a removed page; a single page is part of the head."""
+        """Return the pages to store by number, None for a removed one. A single page is stored in the key's entry
+        instead."""
         kept = range(self.pages if self.pages > 1 else 0)
         return {at: _packed(self._held[at]) if at in kept and self._held[at] else None for at in sorted(self._changed)}
 
     def head(self, right: bytes) -> bytes:
-        """Return the key's entry."""
+        """Return the entry of the key, with its right side."""
         rows = _packed(self._page(0)) if self.pages == 1 else b""
         return pack([_HEAD.pack(self.pages, self._rows), right, rows])
 
@@ -96,21 +96,22 @@ class Pages(MutableMapping[bytes, bytes]):
 
 
 def opened(head: bytes, read: Callable[[int], bytes | None]) -> tuple[bytes, Pages]:
-    """Return a key's right side and its rows from its entry; `read` is as in `Pages`."""
+    """Return a key's right side and rows from its entry `head`. `read` as in `Pages`."""
     numbers, right, only = unpack(head)
     pages, rows = _HEAD.unpack(numbers)
     return right, Pages((lambda _: only) if pages == 1 else read, pages, rows)
 
 
 def filled(rows: Mapping[bytes, bytes]) -> Pages:
-    """Return the rows of a key that had none before."""
+    """Return pages with these rows, for a key without stored rows."""
     made = Pages(lambda _: None)
     made.update(rows)
     return made
 
 
 def page_key(k: bytes, page: int) -> bytes:
-    """Return the key of a page's entry. It collides with no other key, as none has a zero byte after its first."""
+    """Return the store key of a page. It differs from all other keys, because only it has a zero byte after the
+    first byte."""
     return k + b"\0" + page.to_bytes(4, "big")
 
 

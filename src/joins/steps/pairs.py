@@ -1,11 +1,9 @@
-"""Join rows of two sides at a key, many to many: one entry per key, with separate pages.
+"""The step of a many-to-many join: rows of two sides meet at a key.
 
-A change detector in front of each side knows each row's former and current values (`reported`), so a key receives at
-most one message per row and batch. The step emits the pairs of a row that arrived or changed, and the ends of the pairs
-of a row that left the key; a pair whose two rows both changed is emitted once. On an outer side, a row without partner
-is emitted alone, and that result is deleted when its first partner arrives. Results are produced lazily, however many
-rows a key has.
-"""
+A change detector before each side knows a row's former and current values. So a key receives at most one message per
+row and batch. The step emits the pairs of rows that arrived or changed, and deletes the pairs of rows that left the
+key. A pair whose two rows changed is emitted once. On an outer side, a row without a match is emitted alone, and
+that result is deleted when its first match arrives. Results are generated lazily, however many rows a key has."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ Put = Callable[[bytes, bytes | None], None]
 
 
 class Side(NamedTuple):
-    """One side of a pairs join, after its change detector: left (0) or right (1). Pairs go to `target`."""
+    """One side of a many-to-many join: left (`number` 0) or right (1). Pairs go to `target`."""
 
     pair: Pair
     number: int
@@ -46,21 +44,21 @@ class Side(NamedTuple):
 
     @property
     def node(self) -> Node:
-        """The node that supplies this side's rows."""
+        """Return the node of this side."""
         return (self.pair.left, self.pair.right)[self.number]
 
     @property
     def stays(self) -> bool:
-        """True if rows of this side are kept without a partner (outer join)."""
+        """Return whether rows of this side without a match are kept (outer join)."""
         return (self.pair.left_stays, self.pair.right_stays)[self.number]
 
     def place(self, values: Values) -> bytes | None:
-        """Return the text of the key at which a row meets others; None if the key contains NULL and matches nothing."""
+        """Return the text of a row's join key. None if it contains NULL, so that the row matches nothing."""
         key = [values[index] for index in (self.pair.left_key, self.pair.right_key)[self.number]]
         return None if None in key else text_of(key)
 
     def alone(self, name: bytes, payload: bytes | None) -> Message:
-        """Return a row without a partner as a message; without `payload`, the end of that row."""
+        """Return the message for a row without a match. Without `payload` it is the delete of that result."""
         lacking = (self.pair.right, self.pair.left)[self.number]
         nulls = b",".join([b"null"] * len(lacking.id_columns))
         k = name + b"," + nulls if self.number == 0 else nulls + b"," + name
@@ -75,10 +73,10 @@ class Side(NamedTuple):
 def reported(
     side: Side, before: bytes | None, after: bytes | None, ts_ms: int, trace: bytes = b""
 ) -> Iterator[Message]:
-    """Yield the messages of a row's change in a batch: it left a key, arrived at one, or changed there.
+    """Yield the messages that a changed row causes at its former and its current join key.
 
-    A row with NULL in its key matches nothing. On an outer side it is emitted from here, alone.
-    """
+    `before` and `after` are its values as text. A row with NULL in its key matches nothing; on an outer side it is
+    emitted alone."""
     was, now = (None if text is None else values_of_text(text) for text in (before, after))
     row = was if now is None else now
     assert row is not None  # a change has an image
@@ -97,7 +95,7 @@ def reported(
 
 
 class _Met(NamedTuple):
-    """One side of a key: its rows after the batch, how many there were before, and the batch's changes by name."""
+    """One side of a key: its rows after the batch, how many there were before, and the batch's changes by row id."""
 
     side: Side
     rows: Pages
@@ -105,19 +103,17 @@ class _Met(NamedTuple):
     changes: Mapping[bytes, Message]
 
     def was(self, name: bytes) -> bool:
-        """Return whether an existing row also existed before the batch."""
+        """Return whether a row that exists now also existed before the batch."""
         return name not in self.changes or self.changes[name].op == PUT
 
 
 def paired_in(
     pair: Pair, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
 ) -> Iterator[Message]:
-    """Fold a batch into one key of a store. Yield the pairs for `target`, or their ends.
+    """Process a batch of messages for one key. Yield the pairs, and deletes of pairs, as messages to `target`.
 
-    `put` stores an entry; None removes it. Everything is stored before the first message is emitted. `table` is named
-    in
-    error messages. Raises Fatal if more than `pair.most` pairs meet.
-    """
+    `get` reads and `put` writes an entry of the store; `put` of None deletes it. All is stored before the first
+    message is yielded. `table` is named in errors. Raises Fatal if there are more than `pair.most` pairs."""
     changes: tuple[dict[bytes, Message], dict[bytes, Message]] = ({}, {})
     for message in messages:
         changes[message.r[0]][message.r[1:]] = message
@@ -137,7 +133,7 @@ def paired_in(
 
 
 def _opened(side: Side, k: bytes, head: bytes, changes: Mapping[bytes, Message], get: Get, put: Put) -> _Met:
-    """Return one side of a key with its changes, and store its pages."""
+    """Return one side of a key with its changes applied, and store its pages."""
 
     def at(page: int) -> bytes:
         return page_key(k, 2 * page + side.number)
@@ -176,7 +172,7 @@ def _ended(met: _Met) -> Iterator[bytes]:
 
 
 def _listed(one: _Met, partners: _Met, name: bytes, payload: bytes) -> Iterator[Message]:
-    """Yield the messages of an existing row whose partners changed."""
+    """Yield the messages of an existing row whose matches on the other side changed."""
     side, was = one.side, one.was(name)
     for other, message in partners.changes.items():
         pair = (name, other) if side.number == 0 else (other, name)

@@ -1,22 +1,19 @@
-"""Messages that travel between the steps. All steps share one kind of message and parse only what they compare.
+"""The messages between steps. All steps use one form of message and parse only what they need.
 
-    k   target: one byte that names the step (a lookup join; 0x80 + a multi-way join; `SINK`), then the text of the key
-        there
-    op  what happened (below)
-    r   the row that the message concerns: the text of its id. In a `PART` it is one byte, the number of the lookup that
-        the part fills. In messages to a pairs step, a byte for the side precedes the id
+    k   the target: one byte for the step (a lookup join; 0x80 and more: a multi-way join; `SINK`), then the join key or
+        row id there, as text
+    op  the kind of message (the constants below)
+    r   the row that the message concerns: its id as text. In a `PART` it is one byte, the number of the lookup that the
+        part fills. In messages to a many-to-many join, a byte for the side precedes the id
     v   orders the changes of one row within one batch: the offset in the topic, since one row has one partition
-    p   payload: 8 bytes of milliseconds (of the newest change in it), the trace, then values
+    p   the payload: 8 bytes of milliseconds (the time of its newest change), the trace, then the values
 
-Values are the interior of a JSON array of canonical values, in the order of a node's columns: `1,"x",null`. Two
-payloads can therefore be concatenated with a comma, without parsing. Keys and ids have the same form. JSON never begins
-with a zero byte, so a zero byte marks a key that contains NULL (`null_key`). Such a key matches nothing and keeps no
-state.
+Values are the inside of a JSON array of canonical values, in the order of a node's columns: `1,"x",null`. So two
+payloads can be joined with a comma, without parsing. Keys and ids have the same form. JSON never begins with a zero
+byte, so a zero byte marks a key that contains NULL (`null_key`). Such a key matches nothing and keeps no state.
 
-A trace is a zero byte, a count, and that many entries of `cdc.stored.traces`. It may be missing, as in state that was
-stored before traces existed. It records where values came from and is not part of them: two payloads with the same
-values are equal whatever their traces and times.
-"""
+A trace is a zero byte, a count, and that many entries of `cdc.stored.traces`. It records where values come from.
+State that was stored before traces existed has none. Traces and times do not count in comparisons of payloads."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ _HEAD = struct.Struct(">bqi")
 
 
 class Message(NamedTuple):
-    """A message between steps; see the module's docstring. It is a tuple for speed."""
+    """A message between steps. The fields are explained at the module. It is a tuple for speed."""
 
     k: bytes
     op: int
@@ -65,7 +62,7 @@ class Message(NamedTuple):
 
 
 class RefusedRecord(NamedTuple):
-    """A record of the log that could not be read, or a row that could not be stored; key and value in base64."""
+    """A record that could not be read, or a row that could not be stored. `key` and `value` are in base64."""
 
     topic: str
     partition: int
@@ -75,15 +72,14 @@ class RefusedRecord(NamedTuple):
     value: str | None
 
     def message(self) -> Message:
-        """Return the record as a message to the sink."""
+        """Return the `REFUSED` message to the sink."""
         return Message(bytes([SINK]), REFUSED, b"", 0, orjson.dumps(tuple(self)))
 
 
 class RowPut(NamedTuple):
-    """A whole row of the result, its values in the order of the layout's columns.
+    """A whole row of the result, with its values in the order of the layout's columns.
 
-    `ts_ms` is the time of the newest change in it. `trace` holds the trace's entries without their header.
-    """
+    `ts_ms` is the time of its newest change, `trace` has the entries of its trace without their header."""
 
     values: Values
     ts_ms: int
@@ -91,20 +87,21 @@ class RowPut(NamedTuple):
 
 
 class RowGone(NamedTuple):
-    """The deletion of a result row: the values of its row key columns, in the order of `row_key`."""
+    """The delete of a row of the result. `row_key` has the values of its row key columns, in the order of the row
+    key."""
 
     row_key: Values
 
 
 class TruncationPoint(NamedTuple):
-    """The point in a partition of a reordering log below whose `sequence` records are obsolete."""
+    """A limit for one partition of a log that may reorder events: records with a smaller `sequence` are obsolete."""
 
     topic: str
     partition: int
     sequence: int
 
     def message(self) -> Message:
-        """Return the truncation point as a message to the sink."""
+        """Return the `TRUNCATION_POINT` message to the sink."""
         return Message(bytes([SINK]), TRUNCATION_POINT, b"", 0, orjson.dumps(tuple(self)))
 
 
@@ -112,7 +109,8 @@ Record = RowPut | RowGone | RefusedRecord | TruncationPoint
 
 
 def record_of(message: Message, outputs: Iterable[int]) -> Record:
-    """Decode a message to the sink; `outputs`: per column of the layout, its index among a whole row's values."""
+    """Decode a message at the sink. `outputs` gives, for each column of the layout, its index among a whole row's
+    values."""
     if message.op == ROW_PUT:
         values = values_of(message.p)
         return RowPut([values[index] for index in outputs], ts_of(message.p), trace_of(message.p)[2:])
@@ -126,23 +124,23 @@ def record_of(message: Message, outputs: Iterable[int]) -> Record:
 
 
 def text_of(values: Values) -> bytes:
-    """Return the text of a key, an id or a row's values. Two texts are equal exactly when the values are."""
+    """Return the text of values: of a key, an id or a row. Two texts are equal exactly when the values are."""
     return orjson.dumps(values)[1:-1]
 
 
 def values_of_text(text: bytes) -> Values:
-    """Invert `text_of`."""
+    """Parse the text that `text_of` wrote."""
     values: Values = orjson.loads(b"[" + text + b"]")
     return values
 
 
 def payload(values: Values, ts_ms: int, trace: bytes = b"") -> bytes:
-    """Build a payload from a row's values, the time of the newest change in them, and their trace."""
+    """Return the payload with these values, the time of their newest change, and their trace."""
     return payload_of(text_of(values), ts_ms, trace)
 
 
 def payload_of(text: bytes, ts_ms: int, trace: bytes = b"") -> bytes:
-    """Build a payload from the text of the values."""
+    """Return the payload with the text of the values."""
     return _TS.pack(ts_ms) + trace + text
 
 
@@ -152,7 +150,7 @@ def values_of(stored: bytes) -> Values:
 
 
 def values_text(stored: bytes) -> bytes:
-    """Return the text of a payload's values; comparisons use only this text."""
+    """Return the text of the values in a payload. Comparisons use only this text."""
     return stored[_text_at(stored) :]
 
 
@@ -171,23 +169,24 @@ def trace(entries: bytes) -> bytes:
 
 
 def seen(node: int, place: int) -> bytes:
-    """Return the trace of one row that node number `node` read at `place` (`cdc.stored.traces.place_of`)."""
+    """Return the trace of a row that node number `node` read from the record at `place`
+    (`cdc.stored.traces.place_of`)."""
     return trace(traces.entry(node, place))
 
 
 def traced(left: bytes, right: bytes) -> bytes:
-    """Return the trace of a row joined from two rows."""
+    """Return the trace of a joined row: the entries of both traces."""
     return left or right if not (left and right) else trace(left[2:] + right[2:])
 
 
 def ts_of(stored: bytes) -> int:
-    """Return the milliseconds of a payload."""
+    """Return the time (ms) in a payload."""
     ts_ms: int = _TS.unpack_from(stored)[0]
     return ts_ms
 
 
 def joined(left: bytes, right: bytes, width: int) -> bytes:
-    """Join two payloads into one. An empty `right` is an absent row and becomes `width` NULLs."""
+    """Join two payloads. An empty `right` is a missing row and becomes `width` NULLs."""
     if not right:
         return left + b",null" * width
     text = values_text(left) + b"," + values_text(right)
@@ -195,18 +194,20 @@ def joined(left: bytes, right: bytes, width: int) -> bytes:
 
 
 def with_part(own: bytes, part: bytes) -> bytes:
-    """Pack a row of a multi-way join together with the part of its first lookup."""
+    """Pack a row's payload together with the payload of its first lookup's part, for a multi-way join."""
     return _LENGTH.pack(len(own)) + own + part
 
 
 def split_part(p: bytes) -> tuple[bytes, bytes]:
-    """Invert `with_part`."""
+    """Split what `with_part` packed."""
     end = 4 + _LENGTH.unpack_from(p)[0]
     return p[4:end], p[end:]
 
 
 def picked(row: Message, picks: Sequence[int] | None, tag: str | None) -> Message:
-    """Return a fragment's row as another fragment reads it: only the values in `picks`, with `tag` before its name."""
+    """Return a row of a fragment as another fragment reads it: with the values at the indexes `picks`.
+
+    `tag` is put before its id."""
     k, p = row.k, row.p
     if tag is not None:
         k = k[:1] + tag.encode() + b"," + k[1:]
@@ -222,7 +223,7 @@ def pack(parts: Iterable[bytes]) -> bytes:
 
 
 def unpack(stored: bytes) -> list[bytes]:
-    """Invert `pack`."""
+    """Split what `pack` packed."""
     parts, at = [], 0
     while at < len(stored):
         end = at + 4 + _LENGTH.unpack_from(stored, at)[0]
@@ -232,22 +233,22 @@ def unpack(stored: bytes) -> list[bytes]:
 
 
 def dump(message: Message) -> tuple[bytes, bytes]:
-    """Return key and body, the form in which Spark's operators exchange a message. `load` inverts it."""
+    """Serialize a message to key and body, for Spark's operators. `load` is the inverse."""
     k, op, r, v, p = message
     return k, _HEAD.pack(op, v, len(r)) + r + p
 
 
 def load(k: bytes, body: bytes) -> Message:
-    """Read what `dump` wrote."""
+    """Deserialize what `dump` wrote."""
     op, v, length = _HEAD.unpack_from(body)
     return Message(k, op, body[13 : 13 + length], v, body[13 + length :])
 
 
 def key_text(values: Values, row: bytes) -> bytes:
-    """Return the text of a join key. A key with NULL becomes a key of the row `row` alone, which nothing matches."""
+    """Return the text of a join key. A key with NULL becomes a unique key of the row `row`, which nothing matches."""
     return _NULL + row if None in values else text_of(values)
 
 
 def null_key(k: bytes) -> bool:
-    """Return whether a lookup join's k is a key that contains NULL."""
+    """Return whether the key `k` of a lookup join's message contains NULL."""
     return k[1:2] == _NULL

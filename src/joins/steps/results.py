@@ -1,4 +1,4 @@
-"""Compute the results of a group's functions as texts, and report those that do not fit their types."""
+"""Compute the values of a group's aggregate functions from its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NULL = b"null"
 
 @dataclass(slots=True, kw_only=True)
 class Contents:
-    """A group's stored contents."""
+    """The state of a group: its number of rows, count and sum of each total, and its bags."""
 
     rows: int
     counts: list[int]
@@ -27,7 +27,7 @@ class Contents:
 
 
 def results_of(group: Grouping, kept: Contents) -> tuple[list[bytes], list[Result]]:
-    """Return the texts of a group's results, and the results that could not be computed and are NULL."""
+    """Return the JSON text of each function's value, and the functions whose value does not fit and is NULL."""
     texts: list[bytes] = []
     failed: list[Result] = []
     for result in group.results:
@@ -39,7 +39,7 @@ def results_of(group: Grouping, kept: Contents) -> tuple[list[bytes], list[Resul
 
 
 def _text(result: Result, kept: Contents) -> bytes | None:
-    """Return a result's text, None if it does not fit its type."""
+    """Return the JSON text of a function's value. None if it does not fit its type."""
     of = result.of
     match result.function:
         case "count_rows":
@@ -70,7 +70,7 @@ def _value(found: Sequence[Canonical] | None) -> bytes:
 
 
 def _listed(values: Iterator[Canonical]) -> bytes | None:
-    """Return the text of a list of values without NULLs; stop reading when it exceeds the limit."""
+    """Return the JSON text of a list of values, without NULLs. None if it exceeds the size limit."""
     texts: list[bytes] = []
     size = 1
     for value in values:

@@ -1,8 +1,7 @@
-"""Route records of the log to the steps: the specification of the router, and the reader of envelopes.
+"""Read records of change topics and turn them into messages for the steps. The specification of the kernel's router.
 
-A record that cannot be read becomes a `RefusedRecord` with its bytes and the reason. It travels through the plan to the
-sink, which sends it to the dead-letter topic in the batch's single action. Invalid data never raises here.
-"""
+A record that cannot be read becomes a `RefusedRecord` with its bytes and the reason. It passes all steps to the
+sink, which writes it to the dead-letter topic. Invalid data never raises here."""
 
 from __future__ import annotations
 
@@ -42,14 +41,16 @@ Holds = Callable[[Expression, Node, Sequence[Values]], Sequence[bool]]
 
 
 class Changed(NamedTuple):
-    """One change of a source's row: values in the order of `PlanSource.columns`, None where there is no row.
+    """One change of a row of a captured table. Values are in the order of `PlanSource.columns`, None without a row.
 
-    `v` orders changes of one row: the offset, or twice the source's sequence for `latest`, which leaves room for
-    markers. `reported`: the change may be the only record of the row that the log still holds, so nothing may be
-    omitted because it was emitted before. `repairs`: the row may be visible with other values than its newest record's.
-    `blind`: NULL in `before` may stand for a value that the record does not contain. `sequence` is the source's.
-    `place` (`cdc.stored.traces`): the place of the record that contains `after`.
-    """
+    - `v`: orders the changes of one row: the offset. For `latest` it is twice the sequence, which leaves room for
+      markers.
+    - `reported`: the topic may have no other record of the row, so even unchanged results must be emitted.
+    - `new`: the row did not exist before.
+    - `repairs`: the result may show other values of the row than those of its newest record.
+    - `blind`: NULL in `before` may stand for a value that the record does not contain.
+    - `sequence`: the number of the change at its source.
+    - `place`: the place of the record that contains `after` (`cdc.stored.traces`)."""
 
     source: PlanSource
     before: Values | None
@@ -65,10 +66,7 @@ class Changed(NamedTuple):
 
 
 class Truncated(NamedTuple):
-    """A partition's marker that rows of a source's table were deleted (`joins.steps.truncation`).
-
-    `sequence` is the source's.
-    """
+    """A marker in a partition: rows of the table were deleted (`joins.steps.truncation`)."""
 
     source: PlanSource
     partition: int
@@ -77,19 +75,17 @@ class Truncated(NamedTuple):
     ts_ms: int
 
     def ends(self, change: Changed) -> bool:
-        """Return whether the marker deletes a row with this newest change. Without sequences all rows are."""
+        """Return whether the marker deletes the row whose newest change is given. Without sequences it deletes all
+        rows."""
         return change.sequence < self.sequence or not self.sequence
 
 
 class LogReader:
-    """Reads the records of the log.
+    """Reads records of change topics.
 
-    `settled` holds the compaction-safe offsets: from there on the log still holds every record; before them it may have
-    been compacted. A compacted log may hold an update as the only record of its row, and so may a table with a partial
-    history, so such changes are emitted in full. `ends` is where the log ended when the plan was compiled; older
-    records
-    may lack columns that were added since.
-    """
+    `settled` are the compaction-safe offsets: records before them may have been compacted. A compacted topic may
+    have only an update of a row, and so may a table whose history is partial. Such a change is emitted in full.
+    `ends` are the ends of the log when the plan was compiled. Older records may lack columns that were added since."""
 
     def __init__(self, plan: Plan, settled: SafeOffsets, ends: SafeOffsets | None = None) -> None:
         self._settled, self._ends = settled, ends or {}
@@ -98,7 +94,7 @@ class LogReader:
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
     ) -> Changed | RefusedRecord | Truncated | None:
-        """Read one record. None for a tombstone, which repeats the delete before it."""
+        """Read one record. None for a tombstone, which only repeats the delete before it."""
         if value is None:
             return None
         try:
@@ -124,7 +120,7 @@ class LogReader:
 
 
 def latest_message(change: Changed) -> Message:
-    """Return a change as a message to its source's `latest` step, under its primary key."""
+    """Return the message to the `latest` step of a change's table. Its key is the primary key."""
     values = change.after if change.after is not None else change.before
     assert values is not None  # a change has an image
     key = text_of([values[change.source.columns.index(name)] for name in change.source.key])
@@ -133,17 +129,16 @@ def latest_message(change: Changed) -> Message:
 
 
 def place_reported(p: bytes | None) -> int:
-    """Return the place of the change whose payload came through `latest`."""
+    """Return the place of the record from a payload that passed through `latest`."""
     found = [one for one in entries_of(b"" if p is None else trace_of(p)[2:]) if isinstance(one, Origin)]
     return place_of(found[0].partition, found[0].offset) if found else NOWHERE
 
 
 class Read(NamedTuple):
-    """A change as node number `node` reads it: only the node's own columns.
+    """A change as node number `node` reads it, with only the node's columns.
 
-    `v`, `ts_ms`, `reported`, `repairs` and `blind` are as in `Changed`. `new`: unless `before` is set, the row that it
-    puts was not emitted before. `trace`: the origin of `after`.
-    """
+    `v`, `ts_ms`, `reported`, `repairs` and `blind` are as in `Changed`. `new`: if `before` is None, the row was not
+    emitted before. `trace` is the origin of `after`."""
 
     node: int
     before: Values | None
@@ -158,13 +153,11 @@ class Read(NamedTuple):
 
 
 class Router:
-    """Turns changes into messages for the steps of a fragment, in three steps that an engine may also call separately.
+    """Turns changes into messages for the steps of one fragment, in three parts that can also be called separately.
 
-    `reads` returns what each of the `nodes` reads of a change. `shown` omits the images that a node's filter hides.
-    `report` makes messages of the rest; a row that was hidden and stays hidden causes none. `nodes` are the nodes of
-    the
-    fragment that read tables; `first` is the number of its first node in the plan, for traces.
-    """
+    `reads` returns what each node reads of a change. `shown` removes the images that a node's filter rejects.
+    `report` makes messages of the rest. `nodes` are the nodes of the fragment that read tables. `first` is the index
+    of the fragment's first node in the plan, for traces."""
 
     def __init__(self, fragment: Fragment, holds: Holds, first: int = 0) -> None:
         self._holds = holds
@@ -189,7 +182,7 @@ class Router:
             self._place(lookup.child, lookup.number)
 
     def route(self, changes: Sequence[Changed]) -> Iterator[Message]:
-        """Return the messages of some changes, in their order per node."""
+        """Yield the messages that changes cause. For each node they are in the order of the changes."""
         some: dict[int, list[Read]] = {}
         for change in changes:
             for read in self.reads(change):
@@ -199,7 +192,7 @@ class Router:
                 yield from self.report(read)
 
     def reads(self, change: Changed) -> Iterator[Read]:
-        """Yield what the nodes read of a change, regardless of their filters."""
+        """Yield what each node reads of a change, without regard to filters."""
         # a row that a filter hid was never emitted, unless the log does not contain its before image
         new = not change.reported and (change.new or change.before is not None)
         for number in self._of.get(change.source.topic, []):
@@ -210,10 +203,9 @@ class Router:
             )  # fmt: skip
 
     def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
-        """Yield the reads of one node without the images that its filter hides.
+        """Yield the reads of one node without the images that its filter rejects.
 
-        A before image that the record contains only in part may have passed the filter, so it is retracted in any case.
-        """
+        A before image of which the record contains only a part may have passed the filter. So it is kept."""
         node = self.nodes[reads[0].node]
         if node.filter is None:
             yield from reads
@@ -226,7 +218,7 @@ class Router:
             yield read._replace(before=before, after=after)
 
     def report(self, read: Read) -> Iterator[Message]:
-        """Yield the messages that a read causes in the steps."""
+        """Yield the messages that a read causes."""
         there = read.before is not None or read.after is not None
         if there and (read.reported or read.before != read.after):
             yield from messages_of(self.nodes[read.node], self._targets[read.node], read)
@@ -237,14 +229,11 @@ def _picked(values: Values | None, columns: Sequence[int]) -> Values | None:
 
 
 def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
-    """Yield the messages that one change of a node's row causes in the steps.
+    """Yield the messages that a change of a node's row causes. `target` is the step that receives its rows.
 
-    The row of a leaf goes directly to its consumer. Otherwise each lookup join learns where the row points now and
-    where
-    it no longer points; the first one receives the row's values and passes them on. A row whose id changed counts as
-    one
-    deleted row and one new row.
-    """
+    The row of a leaf goes to `target` directly. Otherwise each lookup join is informed at the key that the row
+    refers to now, and at the key that it no longer refers to. The first lookup join receives the row's values. A row
+    whose id changed is treated as a deleted row and a new row."""
     before, after = read.before, read.after
     old = None if before is None else text_of([before[i] for i in node.id_columns])
     new = None if after is None else text_of([after[i] for i in node.id_columns])

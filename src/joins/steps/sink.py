@@ -1,8 +1,7 @@
-"""Turn records of the result into puts, deletes, dead letters, and a report for the driver.
+"""Turn rows of the result into HBase puts and deletes, dead letters, and a report for the driver.
 
-A batch has one batch timestamp. Deletes carry it and puts carry the next millisecond. So a replay writes identical
-cells, a delayed write of an older batch loses, and a delete and re-insert in one batch ends as the insert.
-"""
+A batch has one timestamp. Deletes have that timestamp, puts the next millisecond. So a repeated batch writes
+identical cells, a delayed write of an older batch loses, and a delete and insert in one batch ends as the insert."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ Cells = Mapping[bytes, bytes]
 
 @dataclass(slots=True, kw_only=True)
 class Writes:
-    """The HBase writes of a chunk of records (row keys, whole rows), and the records that are not written."""
+    """The HBase writes of some records (row keys to delete, whole rows to put), and the records that are not
+    written."""
 
     deletes: list[bytes] = field(default_factory=list)
     puts: list[tuple[bytes, Cells]] = field(default_factory=list)
@@ -46,9 +46,10 @@ class Writes:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """The outcome of a batch: counts, and the truncation points of its markers. `late` is the part of `refused` that
-    came too late. `settled` counts dead-letter records of earlier batches whose rows were now accepted.
-    """
+    """The result of a batch: counts, and the truncation points of its markers.
+
+    `late` is the number of `refused` records that came too late for a join by time. `settled` is the number of
+    dead-letter records of earlier batches whose rows were accepted now."""
 
     rows_put: int = 0
     rows_gone: int = 0
@@ -81,7 +82,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """The number of dead letters of a run: in `batch`, and in all batches before it. A replay counts once."""
+    """The number of dead letters of a run: those of `batch` (`latest`), and those of all batches before it.
+
+    So a repeated batch is counted once."""
 
     before: int = 0
     batch: int = -1
@@ -89,20 +92,20 @@ class Refusals:
 
     @property
     def total(self) -> int:
-        """The total of all batches: rows that the table lacks or shows too long."""
+        """Return the number of dead letters of all batches: rows that the table lacks or shows too long."""
         return max(0, self.before + self.latest)
 
     def counted(self, batch: int, refused: int) -> Refusals:
-        """Add a batch that was written, perhaps repeatedly. `refused` is negative if the batch settled more records."""
+        """Return the counts after a batch, which may be repeated. `refused` is negative if it settled more records."""
         if batch == self.batch:
             return Refusals(before=self.before, batch=batch, latest=refused)
         return Refusals(before=self.total, batch=batch, latest=refused) if refused else self
 
 
 class OpenRow(NamedTuple):
-    """The open dead-letter records of one row: its `place` (`cdc.model.dead_letter_end.place_of`), the offset of the
-    newest, and their number.
-    """
+    """The open dead-letter records of one row: their number, and the offset of the newest.
+
+    `place` is the row's identification in settlements (`cdc.model.dead_letter_end.place_of`)."""
 
     place: str
     offset: int
@@ -112,7 +115,10 @@ class OpenRow(NamedTuple):
 def settlements(
     messages: Iterable[Message], refused: Iterable[RefusedRecord], rows: Mapping[str, OpenRow], table: str
 ) -> tuple[list[tuple[bytes, bytes]], int]:
-    """Return keys and values of the settlements of open `rows`, and the number of settled records."""
+    """Return the records that settle open dead letters of rows that were accepted, and the number of settled
+    records.
+
+    `rows` are the rows with open dead letters, `refused` the records that were refused again."""
     again = {row_of(one, table) for one in refused}
     texts = (message.k[1:].decode() for message in messages if message.op in (ROW_PUT, ROW_GONE))
     found = [rows[text] for text in texts if text in rows and text not in again]
@@ -120,22 +126,22 @@ def settlements(
 
 
 def settlement(table: str, one: OpenRow) -> bytes:
-    """Return the value that settles a row's records up to the newest known one."""
+    """Return the JSON that settles a row's dead letters up to the newest known one."""
     return settled_row("join", table, one.place, "a later change", upto=one.offset)
 
 
 def late_among(refused: Iterable[RefusedRecord]) -> int:
-    """Count the records that came too late for a join by time."""
+    """Return the number of records that came too late for a join by time."""
     return sum(one.reason.startswith(LATE) for one in refused)
 
 
 def plain(truncation_points: Iterable[TruncationPoint]) -> list[tuple[str, int, int]]:
-    """Return truncation points as a report carries them: JSON has no named tuples."""
+    """Convert truncation points to plain tuples for a report, because JSON has no named tuples."""
     return [(topic, partition, sequence) for topic, partition, sequence in truncation_points]
 
 
 def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
-    """Sort records by what they write; a row that does not fit its layout becomes a `RefusedRecord`."""
+    """Convert records to HBase writes. A row that does not fit its layout becomes a `RefusedRecord`."""
     writes = Writes()
     layout = codec.layout
     names = [column.name for column in layout.columns]
@@ -171,7 +177,7 @@ def _unstorable(table: str, values: object, key: Values, error: Exception) -> Re
 
 
 def row_of(refused: RefusedRecord, table: str) -> str | None:
-    """Return the key text of the result row that was refused; None for a record of the log or of a part."""
+    """Return the text of the row key of a refused row. None for a refused record of a topic."""
     own = f"table {table}"
     if refused.topic.startswith(f"{own}, row "):
         return refused.topic.removeprefix(f"{own}, row ")
@@ -181,7 +187,7 @@ def row_of(refused: RefusedRecord, table: str) -> str | None:
 
 
 def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, bytes]:
-    """Return key and value of a dead letter; a replay repeats it under the same key."""
+    """Return key and value of a dead-letter record. A repeated batch writes it again under the same key."""
     key = f"join/{table}/{refused.topic}/{refused.partition}/{refused.offset}".encode()
     value = {"format": 1, "stage": "join", "table": table, "batch": batch, **refused._asdict()}
     if (row := row_of(refused, table)) is not None:
@@ -190,7 +196,7 @@ def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, 
 
 
 def next_timestamp(now_ms: int, last: int) -> int:
-    """Return the timestamp of a new batch: later than every put of the batch before, and close to the clock."""
+    """Return the timestamp for a new batch: the current time, or later than every put of the batch before."""
     return max(now_ms, last + 2)
 
 
@@ -204,7 +210,7 @@ def barriers(
     incomplete: int = 0,
     watermark: int | None = None,
 ) -> list[Barrier]:
-    """Return one barrier per salt bucket, to be written after every row of the batch."""
+    """Return one barrier per salt bucket. Write them after every row of the batch."""
     return [
         Barrier(
             bucket=bucket, buckets=buckets, batch=batch, timestamp=timestamp, positions=positions, ends=ends,

@@ -1,19 +1,19 @@
-"""Specify the stateful steps as functions of one key's state and one batch's messages for it.
+"""Specify the stateful steps of joins as functions of the state of one key and the messages of one batch for it.
 
-Property tests and the simulation run these functions, the portable engine runs them in Spark, and the kernel must emit
-the same messages. Each step folds the whole batch of a key before it emits anything. Within a batch `v` orders the
-changes of one row. Between batches the log orders them, since the messages of one row come from one partition. So no
-state holds a version, except that of `latest`, which creates such an order for sources that have none.
+Property tests and the simulation run these functions, the Python engine runs them in Spark, and the kernel must emit
+the same messages. A step reads all messages of a key in a batch before it emits anything. Within a batch, `v` orders
+the changes of one row. Between batches the log does: all messages of a row come from one partition. So only the
+state of `latest` holds a version.
 
-Results are correct although keys are folded separately: at the end of a batch a live row points at one key per lookup.
-Only there is its newest op a PUT; everywhere else it is MOVED, which emits nothing. So each batch puts a row at most
-once, and a `gone` of the same batch, from a key that the row left, is older: a put beats it.
+Keys are processed separately, and yet the result is right. At the end of a batch, an existing row refers to one key
+per lookup join. At that key its newest op is a PUT, which emits the row. At all other keys it is MOVED, which emits
+nothing. So a batch puts a row at most once. A delete of the row in the same batch comes from a key that it left, and
+loses to the put.
 
-A row may have moved without a record. Until a marker repairs it (`joins.steps.truncation`), the row also remains at its
-old key and is emitted from there when the right side changes. A message caused by the row itself beats such a message,
-and the newest of them wins (`v`). Between two messages caused only by the right side the greater bytes win, so that a
-replay gives the same result.
-"""
+Sometimes the log lacks the record of a row's move. Until a marker repairs that (`joins.steps.truncation`), the row
+also exists at its old key, and is emitted from there when the right side changes. Messages that a change of the row
+itself caused win over those, and the newest of them wins (`v`). Between two messages caused by right sides the
+greater bytes win, so that a repeated batch gives the same result."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _ENDS = (GONE, LOST)
 
 @dataclass(slots=True, kw_only=True)
 class JoinState:
-    """State of one key of a lookup join: its right side (empty: none) and the payloads of the rows that point here.
+    """State of one key of a lookup join: its right side (empty: none), and the payloads of the rows that refer to
+    it.
 
-    The payloads are empty where an assembling step keeps the rows.
-    """
+    The payloads are empty if an assembling step has the rows."""
 
     right: bytes = b""
     rows: dict[bytes, bytes] | Pages = field(default_factory=dict)
@@ -64,7 +64,7 @@ class JoinState:
 
 @dataclass(slots=True, kw_only=True)
 class MultiJoinState:
-    """State of one live row of a multi-way join: its own payload and the part of each lookup (empty: no such row)."""
+    """State of one row of a multi-way join: its own payload, and the part of each lookup (empty: no such row)."""
 
     own: bytes
     parts: list[bytes]
@@ -72,7 +72,7 @@ class MultiJoinState:
 
 @dataclass(slots=True, kw_only=True)
 class LatestState:
-    """State of one row of a source: the newest version seen and its payload, None once it was deleted (a tombstone)."""
+    """State of one row of a source: the newest version seen, and its payload. None means that it was deleted."""
 
     v: int
     p: bytes | None
@@ -81,12 +81,10 @@ class LatestState:
 def lookup_step(
     join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]
 ) -> tuple[JoinState | None, list[Message]]:
-    """Fold a batch into one key of a lookup join. Return its new state and a message for every affected row.
+    """Process a batch for one key of a lookup join. Return its new state, and a message for every affected row.
 
-    A row is affected if it arrived or changed; all rows are affected if the right side changed. A row that an inner
-    join
-    hides is emitted as `gone`, unless it cannot have been visible: it was already here without a right side, or is new.
-    """
+    A row is affected if it arrived or changed. If the right side changed, all rows are. A row that an inner join
+    hides is emitted as a delete, unless it was not visible before: it is new, or was here without a right side."""
     before = JoinState() if state is None else state
     right, right_changed = _newest_right(before.right, messages := list(messages))
     newest: dict[bytes, Message] = {}
@@ -124,7 +122,7 @@ def lookup_step(
 
 
 def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
-    """Return the right side after a batch, and whether its values changed."""
+    """Return the right side after a batch, and whether its values have changed."""
     newest: Message | None = None
     for message in messages:
         if message.op in (DIM_PUT, DIM_GONE) and (newest is None or (message.v, message.p) >= (newest.v, newest.p)):
@@ -137,16 +135,15 @@ def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
 
 
 class _Outlet:
-    """Emits the rows of one lookup join, as whole rows or to the step that assembles them.
+    """Emits the rows of one lookup join: whole rows to the target, or parts to the assembling step.
 
-    In a multi-way join the first lookup sends the rows themselves together with its part; the others send only parts.
-    """
+    In a multi-way join the first lookup join sends the row together with its part. The others send only their parts."""
 
     def __init__(self, join: KeyedJoin) -> None:
         self.join, self.messages = join, list[Message]()
 
     def row(self, r: bytes, own: bytes | None, right: bytes, *, v: int, shown: bool) -> None:
-        """Emit row `r`. `own` is its payload if it arrived in this batch or is stored here; `v` orders the messages."""
+        """Emit row `r`. `own` is its payload if it arrived in this batch or is stored here. `v` orders the messages."""
         join = self.join
         if join.star is not None:
             if join.part == 0 and own is not None:
@@ -160,7 +157,8 @@ class _Outlet:
             self.messages.append(no_row(join.target, r))
 
     def gone(self, r: bytes, *, v: int) -> None:
-        """Emit the deletion of row `r`. A multi-way join needs `v`: an unseen move may leave it at another key."""
+        """Emit the delete of row `r`. A multi-way join needs `v`: after an unseen move the row may exist at another
+        key."""
         join = self.join
         if join.star is None:
             self.messages.append(no_row(join.target, r))
@@ -169,23 +167,23 @@ class _Outlet:
 
 
 def whole_row(target: int, r: bytes, p: bytes, v: int = 1) -> Message:
-    """Return a node's row as a message to its consumer: the lookup join whose right side it is, or the sink."""
+    """Return the message that sends a whole row to `target`: the lookup join whose right side it is, or the sink."""
     return Message(bytes([target]) + r, ROW_PUT if target == SINK else DIM_PUT, b"", v, p)
 
 
 def no_row(target: int, r: bytes) -> Message:
-    """Return the end of a node's row as a message; its version is 0, so a put beats it."""
+    """Return the message that deletes a node's row at `target`. Its version is 0, so a put wins over it."""
     return Message(bytes([target]) + r, ROW_GONE if target == SINK else DIM_GONE, b"", 0, b"")
 
 
 def assemble_step(
     star: Assemble, k: bytes, state: MultiJoinState | None, messages: Iterable[Message]
 ) -> tuple[MultiJoinState | None, list[Message]]:
-    """Fold a batch into one row of a multi-way join. Return its new state, and the whole row or its end.
+    """Process a batch for one row of a multi-way join. Return its new state, and the whole row or its delete.
 
-    A row that arrived or moved finds the parts of its new keys in the same batch. If a part is missing, the log lacks
-    the beginning of the row and did not say so. The row is then refused, and absent until it is received whole.
-    """
+    A row that arrived or moved finds the parts of its new keys in the same batch. If a part is missing, the topic
+    lacks the beginning of the row without saying so. The row is then refused, and missing until it is received as a
+    whole."""
     newest: Message | None = None
     reported: dict[int, tuple[int, bytes]] = {}
     for message in messages:
@@ -237,12 +235,11 @@ def fold_step(messages: Iterable[Message]) -> list[Message]:
 def latest_step(
     state: LatestState | None, messages: Iterable[Message]
 ) -> tuple[LatestState | None, tuple[bytes | None, bytes | None] | None]:
-    """Fold a batch of one source row. Return its state and its change (before, after), None if nothing is new.
+    """Process a batch for one row of a source. Return its new state, and its change (before, after) or None.
 
-    This serves sources that repeat events, reorder them or log no before images. A message that is not newer than the
-    newest version seen is dropped; the before image is what this step emitted last. Tombstones remember deleted rows.
-    The engine lets them expire; after that, an older event would bring the row back.
-    """
+    It serves sources that repeat or reorder events, or have no before images. A message that is not newer than the
+    state is dropped. The before image is what this step emitted last. State of deleted rows is kept for a limited
+    time. After that, an older event would bring the row back."""
     newest: Message | None = None
     for message in messages:
         if newest is None or message.v > newest.v:
@@ -262,7 +259,7 @@ def joined_in(
     get: Callable[[bytes], bytes | None],
     put: Callable[[bytes, bytes | None], None],
 ) -> list[Message]:
-    """Run `lookup_step` on a key of a store and return the messages. `put` stores an entry; None removes it."""
+    """Run `lookup_step` on one key of a state store, and return the messages. `put` of None deletes an entry."""
     head = get(k)
     state, former = None, 1
     if head is not None:
@@ -285,11 +282,11 @@ def joined_in(
 
 
 def dump_multi_join(state: MultiJoinState) -> bytes:
-    """Serialize a row's state; `load_multi_join` inverts it."""
+    """Serialize the state of a row of a multi-way join. `load_multi_join` is the inverse."""
     return pack([state.own, *state.parts])
 
 
 def load_multi_join(stored: bytes) -> MultiJoinState:
-    """Read what `dump_multi_join` wrote."""
+    """Deserialize what `dump_multi_join` wrote."""
     own, *parts = unpack(stored)
     return MultiJoinState(own=own, parts=parts)

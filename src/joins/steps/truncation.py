@@ -1,24 +1,23 @@
-"""Expand a marker in the log (op `t`) into the changes that it stands for.
+"""Turn a marker in a topic (op `t`) into the deletes and repairs that it stands for.
 
-A marker means two things for its partition. First, rows before it whose newest record is older than the marker's
-sequence no longer exist. TRUNCATE writes a marker to every partition; so does a repeated snapshot at its end, where
-rows
-that the snapshot saw are younger than its marker. Second, rows that were re-read may have moved. Their records do not
-contain the former row image, so the image published earlier stays visible until something retracts it.
+A marker says two things about its partition:
 
-A stateful step runs only for keys that messages name, so some component must name these rows. The log does: the reader
-that meets a marker reads its partition again, from the beginning to the marker. Each deleted row leaves as a delete at
-the marker's place. So does each image of a row that no later record has named as its before image. No step waits for
-markers of other partitions, a replay gives the same result, and no other step needs to know about markers. The price is
-one more read of the partition, or several where the rows exceed the memory limit. The log must still hold what the
-query
-has read; compaction after `min_compaction_lag` guarantees this.
+- Rows whose newest record before the marker has a smaller sequence than the marker no longer exist. TRUNCATE writes
+  a marker to every partition. So does the end of a repeated snapshot; rows that the snapshot read have greater
+  sequences.
+- Rows that were read again may have changed without a record of it. The new record has no before image. So what the
+  join made of an earlier image stays visible until it is retracted.
 
-Sources that repeat and reorder events need no images, because `latest` supplies them. They need one thing more: a
-record
-after the marker that is older than it comes too late. The sequence of a partition's newest marker is its truncation
-point, which is stored with the run.
-"""
+A stateful step runs only for keys that messages name. So the reader that meets a marker reads its partition again,
+from the beginning to the marker. It emits a delete at the marker's offset for each deleted row. It also retracts
+each image that no later record has named as its before image. Steps need not wait for markers of other partitions, a
+repeated batch gives the same result, and no other step knows about markers. The price is one more read of the
+partition, or several if the rows exceed the memory limit. Compaction must not have removed what the join has read;
+`min_compaction_lag` ensures that.
+
+Sources that repeat and reorder events need no images, because `latest` supplies them. But a record that arrives
+after the marker and has a smaller sequence is too late. So the sequence of a partition's newest marker, its
+*truncation point*, is stored with the run."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ MOST = 250_000  # rows held in memory
 
 @dataclass(slots=True)
 class _Reported:
-    """The newest change of a row, None once it is deleted, and its images that no later change has retracted."""
+    """The newest change of a row (None: deleted), and its earlier images that no later change has retracted."""
 
     live: Changed | None = None
     stale: list[Values] = field(default_factory=list)
@@ -47,9 +46,8 @@ def repaired(
 ) -> Iterator[Changed]:
     """Yield the changes that a marker stands for.
 
-    `past` starts a new read of the partition up to the marker, in order. At most about `most` rows are held at a time.
-    If there are more, half of the keys are left for another read.
-    """
+    `past` starts a new read of the partition up to the marker, in order. At most about `most` rows are in memory. If
+    there are more, half of the keys are left for another read."""
     shares = [(0, 1)]  # remainder and divisor of keys' hashes
     while shares:
         rows, others = _read(reader, marker, past(), shares.pop(), most)
@@ -73,7 +71,8 @@ def _repair(marker: Truncated, row: _Reported) -> Iterator[Changed]:
 def _read(
     reader: LogReader, marker: Truncated, past: Iterable[Past], share: tuple[int, int], most: int
 ) -> tuple[dict[bytes, _Reported], list[tuple[int, int]]]:
-    """Return the rows of one share of the keys, and the shares that need a read of their own because of their size."""
+    """Return the rows of one share of the keys, and the shares that need another read because they have too many
+    rows."""
     source, rows, others = marker.source, dict[bytes, _Reported](), list[tuple[int, int]]()
     for offset, key, value in past:
         found = reader.read(source.topic, marker.partition, offset, key, value)

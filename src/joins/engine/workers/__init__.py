@@ -1,1 +1,1 @@
-"""Configure Spark's Python workers: how they start, and what they do only once."""
+"""Configure Spark's Python workers: how they start, and what they prepare once."""

@@ -1,4 +1,4 @@
-"""Provide the Python executable with which Spark starts its workers."""
+"""Provide the Python command with which Spark starts its workers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ exec {python} "$@"
 
 
 def worker_python(folder: Path) -> Path:
-    """Return an executable in `folder` that runs this Python with its PYTHONPATH, or this Python if that is impossible.
+    """Return a script in `folder` that runs this Python with its PYTHONPATH, or this Python if that is impossible.
 
-    Spark puts its own zipped copy of pyspark first on its workers' path. Python stores no bytecode for a zip, so every
-    start would compile pyspark again. The same pyspark is installed, as this process runs it.
-    """
+    Otherwise Spark's zipped pyspark would come first on the workers' path. Python caches no bytecode for a zip, so
+    every start would compile pyspark again."""
     script = folder.absolute() / "python"
     script.write_text(_SCRIPT.format(path=quote(os.environ.get("PYTHONPATH", "")), python=quote(sys.executable)))
     script.chmod(0o700)

@@ -1,8 +1,7 @@
-"""Prepare a Python worker of Spark once, however many tasks it runs.
+"""Prepare a Python worker of Spark once, for all its tasks.
 
-`python -m joins.engine.workers.proc_worker` is pyspark's daemon, which forks the workers. It has already imported what
-the workers of `engine: python` need.
-"""
+`python -m joins.engine.workers.proc_worker` replaces pyspark's daemon, which forks the workers. It imports what
+workers of `engine: python` need before it forks."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ _NEEDED = ("pyspark.worker", "pyarrow.compute", "pandas", "joins.engine.spark_st
 
 @cache
 def settle() -> None:
-    """Exclude what the worker has loaded from garbage collection. Call it at the end of a task.
+    """Exclude all objects loaded so far from garbage collection. Call it at the end of a task.
 
-    pyspark collects after every task. Traversing the modules of pyspark, pyarrow and Tailorbird would cost half of the
-    worker's time for a small batch.
-    """
+    pyspark collects garbage after every task. Traversing the modules of pyspark, pyarrow and Tailorbird would cost
+    half of the worker's time for a small batch."""
     gc.freeze()
 
 
 def load() -> None:
-    """Import what workers need and exclude it from garbage collection, so that forked workers share its pages."""
+    """Import what workers need, and exclude it from garbage collection, so that forked workers share the memory
+    pages."""
     os.environ.update(ALONE)
     gc.disable()
     for name in _NEEDED:

@@ -1,9 +1,8 @@
-"""Define a stateful operator of the portable engine that starts fast.
+"""A stateful operator of the Python engine that starts fast.
 
-Before the first batch of a query Spark starts a process per stateful operator, one after the other, only to ask for its
-states, and allows each ten seconds to start. So this module imports only what that process has anyway, and the
-operator's work stays pickled until rows arrive.
-"""
+Before the first batch, Spark starts a process for each stateful operator, one after the other, to ask for its state
+variables. So this module imports only what that process has already. The operator's work stays pickled until rows
+arrive."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ Work = Callable[[Any, Iterator[Any]], Iterator[Any]]
 
 
 class StepProcessor(StatefulProcessor):
-    """Runs pickled work on the rows of a bucket; the entries of its keys are values of a map."""
+    """Runs pickled work on the rows of a bucket. The state of its keys is one map variable."""
 
     def __init__(self, work: Work) -> None:
         self._pickled: bytes = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]  # as it is published
