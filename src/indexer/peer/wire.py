@@ -107,7 +107,7 @@ class Frames:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
+        """Add bytes that the connection has received."""
         self._data += data
 
     def take(self, length: int) -> bytes | None:

@@ -146,8 +146,7 @@ class Tables:
         return self._published(state.schema)
 
     def why_left_out(self, table: TableId) -> Skippable | None:
-        """Return why a table is left out; None if its rows are published, or quarantined until its columns are
-        known."""
+        """Return why a table is left out. None if its rows are published, or in quarantine."""
         name = (table.database, table.table)
         if name in self._refused:
             return Skippable(*self._refused[name])

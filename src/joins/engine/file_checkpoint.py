@@ -71,7 +71,7 @@ class QueryCheckpoint:
         return stored_record(self.folder)
 
     def store(self, record: QueryRecord) -> None:
-        """Replace the record atomically."""
+        """Write the record of the run, atomically."""
         new = self._record.with_suffix(".new")
         with new.open("w") as file:
             json.dump({"format": FORMAT, **asdict(record)}, file)

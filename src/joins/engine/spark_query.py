@@ -304,7 +304,9 @@ class BatchSink:
 
 
 def settling(write: Writer) -> Writer:
-    """Return a writer that calls `write` and then `joins.engine.workers.proc_worker.settle`."""
+    """Return a writer that calls `write`, and then excludes what the worker has loaded from garbage collection.
+
+    See `joins.engine.workers.proc_worker.settle`."""
 
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from write(batches)

@@ -25,7 +25,7 @@ class Packed:
                 return value
 
     def signed(self) -> int:
-        """Read a signed number."""
+        """Read an integer that may be negative."""
         value = self.count()
         return value >> 1 ^ -(value & 1)
 

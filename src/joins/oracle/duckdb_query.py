@@ -78,7 +78,7 @@ class _Query:
         self._topology, self._names, self._schemas = topology, names, schemas
 
     def of(self, table: Table) -> exp.Expr:
-        """Return a table's query."""
+        """Return the query of a joined table, with all names replaced."""
         query = statements_of(table.query)[0]
         assert query is not None  # a table's query was compiled
         for node in list(query.find_all(exp.Anonymous, exp.Any)):

@@ -11,7 +11,7 @@ from joins.engine.file_checkpoint import QueryCheckpoint
 
 
 def checkpoint_folder(topology: Topology, table: Table) -> Path:
-    """Return the folder's path."""
+    """Return the path of the folder with the checkpoint of a table's join."""
     return home() / "checkpoints" / topology.name / table.name
 
 

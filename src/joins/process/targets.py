@@ -1,4 +1,4 @@
-"""Choose the sink of a table's rows."""
+"""Choose where the rows of a joined table are stored: HBase or a Kafka topic."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def guarded(guard: str, condition: str | None) -> str | None:
 
 
 def refuse(node: exp.Expr, what: str, expected: str) -> NoReturn:
-    """Raise Unsupported."""
+    """Raise Unsupported for a node: `what` is wrong, `expected` would work."""
     raise Unsupported(node, what, expected)
 
 

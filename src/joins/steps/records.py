@@ -199,7 +199,7 @@ def with_part(own: bytes, part: bytes) -> bytes:
 
 
 def split_part(p: bytes) -> tuple[bytes, bytes]:
-    """Split what `with_part` packed."""
+    """Return the two payloads that `with_part` packed: the row's own and its first part."""
     end = 4 + _LENGTH.unpack_from(p)[0]
     return p[4:end], p[end:]
 
@@ -223,7 +223,7 @@ def pack(parts: Iterable[bytes]) -> bytes:
 
 
 def unpack(stored: bytes) -> list[bytes]:
-    """Split what `pack` packed."""
+    """Return the byte strings that `pack` packed."""
     parts, at = [], 0
     while at < len(stored):
         end = at + 4 + _LENGTH.unpack_from(stored, at)[0]

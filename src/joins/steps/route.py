@@ -46,7 +46,7 @@ class Changed(NamedTuple):
     - `v`: orders the changes of one row: the offset. For `latest` it is twice the sequence, which leaves room for
       markers.
     - `reported`: the topic may have no other record of the row, so even unchanged results must be emitted.
-    - `new`: the row did not exist before.
+    - `new`: if `before` is None, no earlier record of the row was emitted.
     - `repairs`: the result may show other values of the row than those of its newest record.
     - `blind`: NULL in `before` may stand for a value that the record does not contain.
     - `sequence`: the number of the change at its source.
@@ -203,9 +203,9 @@ class Router:
             )  # fmt: skip
 
     def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
-        """Yield the reads of one node without the images that its filter rejects.
+        """Yield the reads of one node, without the before and after images that the node's filter rejects.
 
-        A before image of which the record contains only a part may have passed the filter. So it is kept."""
+        If a record has only a part of the before image, that image may have passed the filter. So it is kept."""
         node = self.nodes[reads[0].node]
         if node.filter is None:
             yield from reads

@@ -71,7 +71,7 @@ class Report:
         )
 
     def merge(self, other: Report) -> None:
-        """Add another partition's report."""
+        """Add the report of another partition of the same batch."""
         self.rows_put += other.rows_put
         self.rows_gone += other.rows_gone
         self.refused += other.refused

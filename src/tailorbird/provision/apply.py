@@ -58,7 +58,7 @@ def outcome_of(step: Step) -> Outcome | None:
 
 
 def doing(step: Step) -> str:
-    """Describe a step briefly."""
+    """Return a short description of a step, for the journal and messages."""
     if isinstance(step, AdvancePeerName | NoteBackfill):
         return f"the peer of index {step.index if isinstance(step, AdvancePeerName) else step.index.name}"
     outcome = outcome_of(step)

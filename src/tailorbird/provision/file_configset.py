@@ -28,7 +28,8 @@ def packed_configset() -> bytes:
 
 
 def install_configset(core_root: str, collection: str) -> None:
-    """Copy the configset to `<core_root>/<collection>/conf`. UsageError if that folder is not on this machine."""
+    """Copy the configset to `<core_root>/<collection>/conf`. Raises UsageError if that folder is not on this
+    machine."""
     target = Path(core_root) / collection / "conf"
     hint = f"run `tailorbird apply` where Solr runs, or share its folder {core_root} with this machine"
     if not os.access(core_root, os.W_OK):

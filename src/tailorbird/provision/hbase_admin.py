@@ -1,8 +1,7 @@
-"""Call HBase's master for namespaces, tables with replication scope, and replication peers.
+"""Call HBase's master for namespaces, tables with replication, and replication peers, which happybase cannot.
 
-happybase supports none of these. Every call waits until the master's procedure ends. Retriable while HBase is
-unavailable or starting; Fatal with the master's message if it refuses a call.
-"""
+Every call waits until the master's procedure ends. Raises Retriable while HBase is unavailable or starting, and
+Fatal, with the master's message, if the master refuses a call."""
 
 from __future__ import annotations
 
@@ -188,7 +187,7 @@ class HBaseAdmin:
             ) from error
 
     def _run(self, method: str, request: Message) -> None:
-        """Call a method that starts a procedure and wait for its end."""
+        """Call a method of the master that starts a procedure, and wait until the procedure ends."""
         started = self.call(method, request, pb.ProcedureStarted)
         if not started.HasField("proc_id"):
             return

@@ -15,11 +15,10 @@ _TIMEOUT = 60.0
 
 
 class SolrAdmin:
-    """The core admin interface of one Solr; `url` ends in `/solr`. Retriable while Solr is unavailable.
+    """The core admin interface of one Solr. `url` ends in `/solr`. Raises Retriable while Solr is unavailable.
 
-    `session` (of `indexer.solr.solr_http.reading_session`) has the credentials, if Solr needs them. `install` writes a
-    core's configuration, given the folder of Solr's cores and the core's name.
-    """
+    `session` (of `indexer.solr.solr_http.reading_session`) has the credentials, if Solr needs them. `install` writes
+    a core's configuration, given the folder of Solr's cores and the core's name."""
 
     def __init__(
         self, url: str, *, install: Callable[[str, str], None], session: requests.Session | None = None
@@ -63,7 +62,9 @@ class SolrAdmin:
 def solr_answer(
     session: requests.Session, url: str, path: str, parameters: Mapping[str, str], *, upload: bytes | None = None
 ) -> dict[str, Any]:
-    """Call an admin interface; `upload` is posted. Retriable while Solr is unavailable; Fatal if it refuses."""
+    """Call an admin interface and return the JSON of the response. `upload`, if given, is posted.
+
+    Raises Retriable while Solr is unavailable, Fatal if it refuses the call."""
     try:
         response = session.request(
             "GET" if upload is None else "POST",

@@ -21,11 +21,11 @@ def admin_of(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
 
 
 class SolrCloudAdmin:
-    """The collections interface of a SolrCloud; `url` ends in `/solr`. Retriable while Solr is unavailable.
+    """The collections interface of a SolrCloud. `url` ends in `/solr`. Raises Retriable while Solr is unavailable.
 
-    `create(name)` creates the collection `<name>_0` with the alias `name`; a swap moves the alias. A collection has one
-    shard, so that one searcher shows a batch's rows together with its barrier. `session` has the credentials.
-    """
+    `create(name)` creates the collection `<name>_0` with the alias `name`, and a swap moves the alias. A collection
+    has one shard, so that one searcher shows the rows of a batch together with its barrier. `session` has the
+    credentials."""
 
     def __init__(self, url: str, *, session: requests.Session) -> None:
         self._url, self._session = url, session

@@ -50,7 +50,7 @@ class VersionRollout:
         self._moves: dict[str, list[NameMove]] = {}
 
     def store(self, versions: Versions) -> None:
-        """See `RolloutActions`."""
+        """Publish versions to all processes."""
         from tailorbird.deploy.plan.kafka_versions import store_versions
 
         if versions != self.versions:
@@ -59,7 +59,7 @@ class VersionRollout:
             self.versions = versions
 
     def provision(self, running: Topology) -> None:
-        """See `RolloutActions`."""
+        """Create the tables, collections and peers that the topology `running` lacks."""
         from tailorbird.provision.apply import apply
         from tailorbird.provision.plan import plan
 
@@ -67,20 +67,21 @@ class VersionRollout:
             self._made(outcome)
 
     def until_fresh(self, name: str, number: int) -> None:
-        """See `RolloutActions`."""
+        """Wait until a version of a table has caught up with the one that serves queries. Raises NotYet after the
+        timeout."""
         one = self.versions.tables[name]
         called, was = version_name(name, number), version_name(name, one.serving)
         self._at(f"wait for {called}")
         self._until_fresh(called, was)
 
     def verify(self, name: str, number: int) -> None:
-        """See `RolloutActions`."""
+        """Compare a version of a table with the sources. Raises Fatal if it differs."""
         called = version_name(name, number)
         self._at(f"verify {called}")
         self._verify(called)
 
     def move(self, name: str, number: int) -> IndexVersions:
-        """See `RolloutActions`."""
+        """Point the query names to the indexes of a version. Return the names of all versions' indexes."""
         one = self.versions.tables[name]
         called, was = version_name(name, number), version_name(name, one.serving)
         self._at(f"move what queries see from {was} to {called}")
@@ -96,14 +97,14 @@ class VersionRollout:
         return indexes
 
     def moved(self, name: str) -> None:
-        """See `RolloutActions`."""
+        """Delete the records of the move, after the new names are stored."""
         for move in self._moves.pop(name):
             move.done()
         called = version_name(name, self.versions.tables[name].serving)
         self._report(f"queries see {called}; to go back: tailorbird apply {self.topology.file} --rollback")
 
     def end(self, name: str, numbers: Sequence[int]) -> None:
-        """See `RolloutActions`."""
+        """Stop the processes of some versions of a table, and delete their data."""
         for number in numbers:
             self._at(f"remove {version_name(name, number)}")
             self._remove(self.versions.tables[name], number, self._hbase)

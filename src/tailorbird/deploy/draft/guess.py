@@ -1,4 +1,5 @@
-"""Draft a topology from the tables of databases. `tailorbird.deploy.draft.settle` checks that it compiles."""
+"""Draft a topology from the tables of databases. `tailorbird.deploy.draft.settle` then makes sure that the draft
+compiles."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _records(consumer: Consumer, topic: str, partition: int) -> int:
 
 
 def fleet_sources(topology: Topology, topics: SeenTopics) -> frozenset[str]:
-    """Return the sources that are configured for agents of the fleet. Retriable while Kafka is unavailable."""
+    """Return the sources that are configured for agents of the fleet. Raises Retriable while Kafka is unavailable."""
     if fleet_topic(topology.name) not in topics.partitions:
         return frozenset()
     fleet = KafkaState(topology.log, topology.name)

@@ -43,8 +43,7 @@ def planned(topology: Topology, stores: Stores) -> list[Change]:
 def look(topology: Topology, stores: Stores) -> SeenTopology:
     """Inspect HBase, Solr, ZooKeeper, Kafka and this machine's folders, without counting rows.
 
-    Retriable if a server is unavailable; Fatal for a join's state that cannot be read.
-    """
+    Raises Retriable if a server is unavailable, Fatal if a join's state cannot be read."""
     tables = frozenset(stores.tables.tables(topology.name) if topology.name in stores.tables.namespaces() else ())
     logged = bool(topology.sources or topology.tables)  # foreign tables need no Kafka
     topics = seen_topics(topology) if logged else SeenTopics(partitions={}, records={})

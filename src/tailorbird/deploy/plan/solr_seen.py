@@ -14,7 +14,9 @@ _TIMEOUT = 10.0
 
 
 def seen_collection(solr: Solr, index: Index) -> SeenCollection | None:
-    """Return the collection's rows and fields, or None if it does not exist. Retriable while Solr is unavailable."""
+    """Return the rows and fields of an index's collection, or None if it does not exist.
+
+    Raises Retriable while Solr is unavailable."""
     connections = SolrConnections(solr, timeout=_TIMEOUT)
     try:
         status, schema = connections.json("GET", f"/{index.collection}/schema/fields")

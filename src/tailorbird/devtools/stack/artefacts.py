@@ -25,7 +25,7 @@ _TRANSFERRED: Final = re.compile(r"(?:Downloaded from \S+: |^downloading )\S*?/?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One published jar, pinned."""
+    """A published jar with its Maven coordinates and checksum."""
 
     group: str
     artifact: str

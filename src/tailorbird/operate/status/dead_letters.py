@@ -150,7 +150,7 @@ class DeadLetterList:
         self._settled: dict[str, DeadLetterRow] = {}
 
     def add(self, record: DeadLetterRecord) -> None:
-        """Add the next record."""
+        """Add the next record of the topic."""
         reported = value_of(record)
         if reported.get("stage") == SETTLED:
             self._settle(reported, record.at_ms)

@@ -43,7 +43,8 @@ class DocumentBuilder(Protocol):
 
 
 class VersionedCollection(Protocol):
-    """A collection with conditional writes (indexer.solr.solr_collection). Retriable while Solr is unavailable."""
+    """A collection with conditional writes (indexer.solr.solr_collection). Raises Retriable while Solr is
+    unavailable."""
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]: ...
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]: ...

@@ -82,7 +82,7 @@ class ProgressFile:
             self._write()
 
     def end(self, table: str, *, equal: bool) -> None:
-        """End a table's comparison."""
+        """Record the end of a table's comparison, and whether the table was equal."""
         done = self._open.pop(table)
         if equal:
             done.settled.clear()
@@ -90,7 +90,7 @@ class ProgressFile:
         self._write()
 
     def close(self) -> None:
-        """Write unsaved progress."""
+        """Write progress that is not in the file yet."""
         if self._open:
             self._write()
 

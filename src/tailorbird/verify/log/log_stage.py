@@ -63,7 +63,7 @@ class NearTable(Protocol):
         """Read the digests of the leaves of these spans. Leaves without rows are missing."""
 
     def rows(self, leaves: Sequence[int]) -> SourceReading:
-        """Read the rows of these leaves."""
+        """Read the rows of these leaves (key ranges)."""
 
     def keyed(self, keys: Sequence[dict[str, Canonical]]) -> SourceReading:
         """Read the rows with these keys. The result may include rows whose keys the source's collation treats as
@@ -136,7 +136,7 @@ class LogStage:
         )
 
     def verdict(self) -> Verdict:
-        """Compare all leaves."""
+        """Compare all rows of the table, and return the verdict."""
         began, suspects = self.clock(), set[int]()
         spans = spans_of(self.partition_ledger, self.settled)
         self._rows, self._leaves = sum(one.rows for one in self.settled), sum(one.leaves for one in self.settled)

@@ -101,7 +101,7 @@ class _Leaves:
         return SourceReading(low=low, high=high[0], digests=found)
 
     def rows(self, leaves: Sequence[int]) -> SourceReading:
-        """Read the rows of these leaves."""
+        """Read the rows of these leaves (key ranges)."""
         images = list[Image]()
         with self._between() as (low, high):
             if self._sql.grid.ranged:

@@ -99,7 +99,7 @@ class _Leaves:
         return SourceReading(low=low, high=high, digests=found)
 
     def rows(self, leaves: Sequence[int]) -> SourceReading:
-        """Read the rows of these leaves."""
+        """Read the rows of these leaves (key ranges)."""
         images = list[Image]()
         with self._between() as (low, high):
             if self._digests.sql.grid.ranged:

@@ -131,7 +131,7 @@ class _Table:
         self._opened.close()
 
     def compared(self, leaves: NearSource) -> TopicComparison:
-        """Compare the table."""
+        """Compare the table, and return its verdict with what a repair needs."""
         ledger, table = self._ledger, self._table
         partition_ledger = ledger.topology_ledger.tables.get(table)
         if partition_ledger is None:
