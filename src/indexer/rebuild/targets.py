@@ -64,7 +64,7 @@ class Fanout:
         self._collections = tuple(collections)
 
     def ensure_fields(self, wanted: Iterable[Field]) -> bool:
-        """Add the fields that any of them lacks. Return whether there were any."""
+        """Add the fields that any of the collections lacks. Return whether any was missing."""
         fields = list(wanted)
         added = [each.ensure_fields(fields) for each in self._collections]
         return any(added)

@@ -41,7 +41,7 @@ def set_up_by_time(spark: SparkSession, plan: Plan) -> None:
 
 
 def met_by_time(routed: Callable[[Any], DataFrame], part: FragmentProgram, fragment: Fragment) -> DataFrame:
-    """Return the result of a join by time as rows (k, m): pairs, left rows without a match, and notices.
+    """Return the result of a join by time as rows (k, m): pairs, left rows without a match, and dead letters.
 
     `routed` returns the messages (k, m) of one side, given its program."""
     interval = fragment.root

@@ -45,7 +45,9 @@ def dataflow(
     servers: Brokers = NOWHERE,
     ends: SafeOffsets | None = None,
 ) -> DataFrame:
-    """Convert Kafka records (topic, partition, offset, key, value) to whole rows and notices, as messages.
+    """Convert Kafka records (topic, partition, offset, key, value) to messages for the sink.
+
+    They are whole rows, deletes, dead letters and truncation points.
 
     - `read(topics)` returns the records of topics. It is called once per fragment that reads tables (see `readers`).
     - `servers`: the brokers, from which partitions are read again for markers.
@@ -112,7 +114,9 @@ def _bucketed(rows: DataFrame, numbers: tuple[int, ...]) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A fragment's view of the log and its offsets. `noticed`: topics whose notices other fragments emit."""
+    """Reads Kafka records for one fragment. Dead letters of topics in `noticed` are emitted by another fragment.
+
+    `settled` and `ends`: see `joins.steps.route`."""
 
     plan: Plan
     fragment: Fragment
@@ -126,7 +130,7 @@ class _Reading:
         return Router(self.fragment, _in_spark, self.plan.first_node(self.fragment))
 
     def beginnings(self) -> list[Message]:
-        """Return the messages that need no input: a query without GROUP BY has one group, which exists without rows."""
+        """Return the messages for groups that exist without rows: a query without GROUP BY always has one group."""
         found: list[Message] = []
         for fragment in self.plan.fragments:
             first = min(one.number for one in _below(self.plan, fragment) if topics_of(one))
@@ -135,7 +139,7 @@ class _Reading:
         return found
 
     def changes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[Message], list[Changed]]]:
-        """Yield the notices and changes of the records, in parts of limited size."""
+        """Yield (dead letters and truncation points, changes) of the records, in parts of limited size."""
         reader = LogReader(self.plan, self.settled, self.ends)
         yield self.beginnings(), []
         for batch in batches:
@@ -221,7 +225,9 @@ def _reporting(reading: _Reading, numbers: tuple[int, ...]) -> Batches:
 
 
 def _picking(fragment: Fragment, numbers: tuple[int, ...]) -> Batches:
-    """Return the function that converts a fragment's rows to the values that their reader expects. Notices pass."""
+    """Return the function that converts a fragment's rows to the values that their reader expects.
+
+    Dead letters and truncation points pass unchanged."""
 
     def pick(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -27,11 +27,12 @@ class Where(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One stored entry: its step, its kind (`right side`, `row`, `whole row`, `newest`, `rows`, a function), its
-    values.
+    """One stored entry: the step it belongs to, and its kind (`what`): `right side`, `row`, `whole row`, `newest`,
+    `rows`.
 
-    For a group, the value is its number of rows. For a total it is the count and the sum, for a bag the number of
-    different values."""
+    `row` is the id of the row, if there is one. `values` are those of the row. For a group they are its number of
+    rows, for a total the count and the sum, and for a bag the number of different values; `what` is then the
+    function."""
 
     step: str
     what: str

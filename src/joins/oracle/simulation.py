@@ -369,7 +369,7 @@ class Simulation:
 
 
 def _parted(messages: list[Message], outlet: int) -> tuple[list[Message], list[Message]]:
-    """Separate the rows that leave a fragment from the notices (such as dead letters), which go to the sink."""
+    """Separate the rows that leave a fragment from dead letters and truncation points, which go to the sink."""
     rows = [message for message in messages if message.op not in (REFUSED, TRUNCATION_POINT)]
     assert all(row.k[0] == outlet for row in rows), "a message for no step"
     return rows, [message for message in messages if message.op in (REFUSED, TRUNCATION_POINT)]

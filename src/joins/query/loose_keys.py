@@ -17,7 +17,7 @@ from joins.query.plan import Plan
 class LooseKey:
     """A text column in a join condition whose collation ignores some differences, such as case.
 
-    `folds` says which differences. `other` is the column that it is compared with."""
+    `folds` lists what it ignores. `other` is the column that it is compared with."""
 
     table_id: TableId
     column: str

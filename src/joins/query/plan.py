@@ -133,10 +133,11 @@ class Sink:
 class Fragment:
     """One tree, the expressions over its whole rows, and an optional grouping. `number` is its index in the plan.
 
-    `target` is the step that receives its rows: the sink, a lookup join, or the change detector of the reading node
-    or group. A row has the flat list and the computed values. `picks` restricts it to the values at these indexes.
-    The rows of a grouped fragment are described by `Grouping`. `tag` is put before the row ids if several fragments
-    have the same target, as the branches of a UNION ALL do."""
+    - `target`: the step that receives its rows: the sink, a lookup join, or the change detector of the reading node
+      or group.
+    - `picks`: the indexes of the values that its rows contain. None means all: the flat list and the computed values
+      (see the module). `Grouping` describes the rows of a grouped fragment.
+    - `tag`: put before the row ids if several fragments have the same target, as the branches of a UNION ALL do."""
 
     number: int
     root: Root

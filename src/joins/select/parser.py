@@ -61,7 +61,8 @@ def check_query(topology: Topology, table: Table) -> list[str] | None:
 def tables_of(topology: Topology, table: Table, readers: tuple[str, ...] = ()) -> frozenset[TableId]:
     """Return the captured tables that a query reads, directly or through other joined tables of the topology.
 
-    `readers` are the tables whose queries led here. Raises TopologyError if a table reads itself."""
+    `readers` are the joined tables on the way from the first query to this one. Raises TopologyError if a table
+    reads itself."""
     found: set[TableId] = set()
     for select in selects_of(parse_query(topology, table)):
         for relation in select.relations.values():

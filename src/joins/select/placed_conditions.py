@@ -46,7 +46,7 @@ class PlacedConditions:
 
 
 def place_conditions(bound: BoundTree) -> PlacedConditions:
-    """Return the conditions of a bound tree by the place where they are evaluated."""
+    """Decide where each condition of a bound tree is evaluated."""
     masks: dict[str, exp.Expr] = {}
     own: dict[str, tuple[Condition, ...]] = {}
     asked: list[Condition] = []

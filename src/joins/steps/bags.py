@@ -151,5 +151,5 @@ class Tuples:
         return _Page(number, size, len(entries), entries[0][1:], entries=entries, changed=True)
 
     def directory(self) -> list[Any]:
-        """Return the directory for the group's entry. Call it after `settled`."""
+        """Return the directory of the bag's pages, which is stored in the group's entry. Call it after `settled`."""
         return [dumped(self.sum), [[page.number, page.size, page.tuples, *page.first] for page in self._pages]]

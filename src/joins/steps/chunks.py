@@ -18,8 +18,9 @@ _KEYS = 250_000
 def folded(messages: Iterable[Message], most: int = _FOLDED) -> Iterator[list[Message]]:
     """Yield the newest message of each row, in lists. For plans in which no step has merged the messages of a row.
 
-    Notices pass. Messages of a row arrive in the order of the log. If there are more than `most` rows, deletes are
-    emitted early. So a delete may be written before a put of the same batch, but never instead of it."""
+    Dead letters and truncation points pass unchanged. Messages of a row arrive in the order of the log. If there are
+    more than `most` rows, deletes are emitted early. So a delete may be written before a put of the same batch, but
+    never instead of it."""
     newest: dict[bytes, Message] = {}
     limit = most
     for message in messages:

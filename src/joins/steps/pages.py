@@ -17,7 +17,9 @@ _HEAD = struct.Struct(">II")  # pages, rows
 
 
 class Pages(MutableMapping[bytes, bytes]):
-    """A mapping from row id to payload. `read` returns the entry of a page, which is read when it is first needed."""
+    """A mapping from row id to payload, for the rows at one join key.
+
+    `read` returns the entry of a page, or None. A page is read when it is first needed."""
 
     def __init__(self, read: Callable[[int], bytes | None], pages: int = 1, rows: int = 0) -> None:
         self._read, self.pages, self._rows = read, pages, rows
@@ -82,7 +84,7 @@ class Pages(MutableMapping[bytes, bytes]):
         return {at: _packed(self._held[at]) if at in kept and self._held[at] else None for at in sorted(self._changed)}
 
     def head(self, right: bytes) -> bytes:
-        """Return the entry of the key, with its right side."""
+        """Return the entry of the join key. `right` is the payload of the joined row that has the key (empty: none)."""
         rows = _packed(self._page(0)) if self.pages == 1 else b""
         return pack([_HEAD.pack(self.pages, self._rows), right, rows])
 
@@ -96,7 +98,9 @@ class Pages(MutableMapping[bytes, bytes]):
 
 
 def opened(head: bytes, read: Callable[[int], bytes | None]) -> tuple[bytes, Pages]:
-    """Return a key's right side and rows from its entry `head`. `read` as in `Pages`."""
+    """Decode the entry `head` of a join key. Return the payload of its right side, and its rows.
+
+    The right side is the joined row that has the key. `read` returns the entry of a page, or None."""
     numbers, right, only = unpack(head)
     pages, rows = _HEAD.unpack(numbers)
     return right, Pages((lambda _: only) if pages == 1 else read, pages, rows)

@@ -218,7 +218,7 @@ class Router:
             yield read._replace(before=before, after=after)
 
     def report(self, read: Read) -> Iterator[Message]:
-        """Yield the messages that a read causes."""
+        """Yield the messages to the steps that a change causes, as one node reads it."""
         there = read.before is not None or read.after is not None
         if there and (read.reported or read.before != read.after):
             yield from messages_of(self.nodes[read.node], self._targets[read.node], read)

@@ -66,14 +66,15 @@ def lag_ms(settings: Mapping[str, str], wanted_ms: int) -> int | None:
 
 
 def settled_since(lag: int | None, wanted_ms: int, now_ms: int) -> int:
-    """Return the time (ms) from which records are safe from compaction when a run begins.
+    """Return a time (ms) when a run begins. Records after it are safe from compaction until the run has read them.
 
-    Records of the last half of the lag are safe: the other half is left for reading them."""
+    It lies half of the compaction lag back: the other half is left for reading."""
     return now_ms - (wanted_ms if lag is None else lag) // 2
 
 
 def unread_since(lag: int | None, now_ms: int) -> int:
-    """Return the time (ms) of the oldest record that may still be unread when a join resumes."""
+    """Return a time (ms). A record that is older and still unread may soon be compacted, so the join must not
+    continue."""
     return 0 if lag is None else now_ms - lag + min(_MARGIN_MS, lag // 4)
 
 

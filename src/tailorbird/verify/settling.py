@@ -18,7 +18,10 @@ class SettlingPolicy:
         self._reached, self._moved, self._asked = None, now, now
 
     def used_up(self, reached: object, now: float) -> bool:
-        """Return whether to give up. `reached` is what the far end has reached. Once true, later waits end at once."""
+        """Return whether to stop waiting. `reached` is the progress of the far end, for example its newest
+        timestamp.
+
+        Once it returned true, later waits end at once."""
         self._left -= now - self._asked
         self._asked = now
         if reached != self._reached:

@@ -89,7 +89,7 @@ def _search(table: DraftTable) -> tuple[ReasonedName, ...]:
 
 
 def _time(table: DraftTable) -> ReasonedName | None:
-    """Choose the time column: the best one of the root, or a certain one of a table that is joined to it directly."""
+    """Choose the time column: the best one of the root, or of a directly joined table if its name leaves no doubt."""
     near = {join.alias: join.depth for join in table.joins if join.depth <= 1}
     ranked: list[tuple[bool, int, int, DraftColumn]] = []
     for column in table.columns:

@@ -45,7 +45,7 @@ class ListedPage:
 
 
 def unavailable(topology: Topology, what: str) -> ListedPage:
-    """Return the page to show while Kafka does not answer."""
+    """Return the page to show while Kafka does not answer. `what` says what is missing."""
     reported = ListedPart(heading="What to do", command="tailorbird stack status")
     return ListedPage(sentence=f"Kafka at {topology.log.brokers} does not answer: {what}", well=False, parts=[reported])
 

@@ -74,10 +74,10 @@ def chosen_of(query: str) -> Selection:
 
 
 def stretch(chosen: Selection, default: TimeRange, now_ms: int) -> Span | None:
-    """Return the time range that a selection means at this moment; None means no limit.
+    """Return the time range that a selection means now. None means no limit. `default` applies without a selected
+    range.
 
-    A relative range ends at the next tick, so that it includes the newest rows.
-    """
+    A relative range ends at the end of the current step (see `tick_ms`), so that it includes the newest rows."""
     if chosen.span is not None:
         return chosen.span
     wanted = default if chosen.range is None else chosen.range
