@@ -34,6 +34,8 @@ from joins.kernel.proc_kernel import build
 
 WHAT = """# Groups and many-to-many joins compared with Flink SQL
 
+This page compares the throughput of GROUP BY and of many-to-many joins with Flink SQL.
+
 Written by `make bench-aggregates`: the same Debezium JSON files on the same machine in one session. Both engines
 discard their output; the time is from the start of the query to its end. Flink uses RocksDB, mini-batches and
 two-phase aggregation.

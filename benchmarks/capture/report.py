@@ -153,7 +153,8 @@ def where(passes: Sequence[Pass], stages: Sequence[Stages]) -> list[str]:
 
 def document(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[str, str], notes: Sequence[str]) -> str:
     """Return the text of docs/results/capture.md."""
-    lines = ["# Binlog to Kafka, acknowledged, compared with Debezium", ""]
+    lines = ["# Capture of MySQL compared with Debezium", ""]
+    lines += ["This page compares the throughput from the database's log to records that Kafka has acknowledged.", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), ""]
     if spent := where(passes, stages):

@@ -166,7 +166,8 @@ def document(
     notes: Sequence[str],
 ) -> str:
     """Return the text of `docs/results/decode.md`; `facts` are command, date, machine, versions, `notes` conditions."""
-    lines = ["# Decoding the binlog, compared with other libraries", ""]
+    lines = ["# Decoding the binlog compared with other libraries", ""]
+    lines += ["This page compares the speed of Tailorbird's binlog library with three other libraries.", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items()]
     lines += ["", *rate_table(measurements), "", "| Tailorbird | target |", "|---|---|"]
     lines += [f"| {ratio.line} | {ratio.verdict or '—'} |" for ratio in ratios(measurements)]

@@ -167,7 +167,8 @@ def growth(small: Sequence[Reading], large: Sequence[Reading]) -> float:
 
 
 JOINS: Final = (
-    "# Joins compared with Flink SQL\n\nWritten by `make bench-joins`: the same Debezium JSON files on the same "
+    "# Joins compared with Flink SQL\n\nThis page compares the throughput of joins with Flink SQL.\n\n"
+    "Written by `make bench-joins`: the same Debezium JSON files on the same "
     "machine in one session. Both engines discard their output; the time is from the start of the query to its end. "
     "During a run, each dimension row gets more facts, so a change causes more rows to be written. The halves are "
     "compared by both measures, and judged by changes read."
