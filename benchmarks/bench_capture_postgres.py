@@ -225,7 +225,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
         stack.down(purge=True)
     complete = (tasks, sides) == (list(SHAPES), list(SIDES)) and options.rounds >= 2
     if output := output_of(options, "capture-postgres.md", full=complete):
-        lines = ["# PostgreSQL's log to Kafka, acknowledged, compared with Debezium", ""]
+        lines = ["# Capture of PostgreSQL compared with Debezium", ""]
         lines += [f"- {name}: {value}" for name, value in facts.items()]
         lines += ["", *table(passes), "", *(f"- {line}" for line, _ in verdicts(passes)), ""]
         output.write_text("\n".join([*lines, *(f"- {note}" for note in NOTES)]) + "\n")
