@@ -1,1 +1,2 @@
-"""Read the committed changes of each table in one order, for `tailorbird tail` and for the MaxScale server."""
+"""Read the committed changes of a table from Kafka in the source's order, for `tailorbird tail`, exports and
+MaxScale."""

@@ -1,4 +1,4 @@
-"""Format a change as a line of text."""
+"""Format a change as one line of text."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from cdc.model.event import ChangeEvent
 from cdc.model.schema import TableSchema
 
 _NAMES = {"c": "insert", "r": "read", "u": "update", "d": "delete", "t": "truncate"}
-_LONGEST = 60  # characters of a value
+_LONGEST = 60  # maximum characters of a value
 
 
 def line_of(event: ChangeEvent, schema: TableSchema) -> str:
-    """Return time, operation, key and values of a change; for an update, the changed values. Escapes control
-    characters.
+    """Return time, operation, key and values of a change as one line; of an update, only the changed values.
+
+    Control characters are escaped.
     """
     at = f"{dt.datetime.fromtimestamp(event.source.ts_ms // 1000, dt.UTC):%Y-%m-%d %H:%M:%S}"
     row = event.after if event.after is not None else event.before

@@ -1,6 +1,6 @@
-"""Read Kafka's change topics as tables; implements `feed_interfaces.ChangeTables`.
+"""Read change topics from Kafka; implements `feed_interfaces.ChangeTables`.
 
-No state is kept between reads, so slow readers occupy nothing, and a few consumers serve all of them.
+Reads share a few consumers and leave no state. So a slow reader occupies no resources between its reads.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from ingest.changes.positions import BEGINNING, last_before
 from ingest.changes.versions import SchemaRecords
 from ingest.log.kafka_topics import source_topics
 
-_BATCH = 1_000  # records of a read
-_BYTES = 1 << 20  # bytes of a read, approximately
-_NEWEST = 64  # records per partition
+_BATCH = 1_000  # maximum records per read
+_BYTES = 1 << 20  # approximate maximum bytes per read
+_NEWEST = 64  # records per partition that `newest` returns
 _CONSUMERS = 4
 
 
 class KafkaChanges:
-    """Tables of some sources of a topology. Call `begin` first, then `follow` repeatedly, in one thread."""
+    """Changes of some sources of a topology (none given: all). Call `begin` first, then `follow` repeatedly, in one
+    thread."""
 
     def __init__(self, topology: Topology, sources: Sequence[str] = ()) -> None:
         self._topology = topology
@@ -45,7 +46,7 @@ class KafkaChanges:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Read what is committed. Raises Retriable if nothing was ever captured."""
+        """Read how far every capture has committed. Raises Retriable if nothing was ever captured."""
         self._released.begin()
         with self._translated():
             self._schemas.read()
@@ -80,14 +81,14 @@ class KafkaChanges:
         with self._translated(), self._consumer() as consumer:
             found = _read(consumer, topic, starts, ends)
         with self._translated():
-            self._schemas.read()  # after the rows, so that the schemas of the same commits are read, too
+            self._schemas.read()  # read schemas after the rows, so that those of the same commits are included
         try:
             return merge(*found)
         except Fatal as error:
             raise Fatal(f"topic {topic}: {error.message}", error.hint) from error
 
     def before(self, table: TableId, reached: Callable[[Position], bool]) -> Offsets | None:
-        """Implements `ChangeTables.before`. It makes some dozens of short reads of `…positions`."""
+        """Implements `ChangeTables.before`, by some dozens of short reads of `…positions`."""
         topic = change_topic(self._topology.name, table)
         partition = source_topics(self._topology, self._topology.sources[table.source]).positions_partition
         with self._translated(), self._consumer() as consumer:
@@ -139,7 +140,7 @@ _Found = tuple[dict[int, list[LogBytes]], dict[int, int], dict[int, int], set[in
 
 
 def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Found:
-    """Read the arguments of `merge`: at least one record of each partition, or all of them."""
+    """Return the arguments of `merge`: at least one record of each partition, unless nothing is left to read there."""
     nexts = {p: starts.get(p, 0) for p in ends}
     whole = {p for p, end in ends.items() if nexts[p] >= end}
     found: dict[int, list[LogBytes]] = {p: [] for p in ends}
@@ -169,7 +170,7 @@ def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Fo
                     size, count, nexts[p] = size + len(value or b""), count + 1, offset + 1
                 if offset + 1 >= ends[p]:
                     nexts[p], whole = ends[p], whole | {p}
-            # the commit marker may not have reached every partition yet, and read_committed consumers wait for it
+            # read_committed consumers wait for the commit marker, which may not have reached every partition
             if time.monotonic() > deadline:
                 raise Retriable(f"Kafka does not return records of {topic}", RUNNING)
     finally:
@@ -178,13 +179,13 @@ def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Fo
 
 
 class _SchemaTopics:
-    """Reads `…schemas` and `…history` to their ends on each call. Thread-safe."""
+    """Reads the topics `…schemas` and `…history` up to their present ends at each call. Thread-safe."""
 
     def __init__(self, topology: Topology) -> None:
         self.records = SchemaRecords(topology)
         self._topics = (schemas_topic(topology.name), history_topic(topology.name))
         self._consumer = Consumer(reader_settings(topology))
-        # the end of a topic including open transactions, which is after every commit that was seen
+        # the end including open transactions: all commits known so far are before it
         self._marks = Consumer(reader_settings(topology, isolation_level="read_uncommitted"))
         self._next: dict[str, int] = {}
         self._lock = threading.Lock()

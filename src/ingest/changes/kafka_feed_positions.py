@@ -1,4 +1,4 @@
-"""Read single position records of one source; implements `positions.PositionMarks`."""
+"""Read single records of the topic `…positions`; implements `positions.PositionMarks`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ingest.records.records import read_checkpoint
 
 
 class PositionRecords:
-    """Position records of a source in one partition of `…positions`. It uses the consumer exclusively."""
+    """The position records of one source, in its partition of `…positions`. The consumer must have no other user."""
 
     def __init__(self, consumer: Consumer, topology: str, source: str, partition: int) -> None:
         self._consumer, self._key = consumer, transactional_id(topology, source).encode()

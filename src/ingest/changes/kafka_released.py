@@ -14,9 +14,9 @@ from cdc.model.naming import positions_topic
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import client_settings
 
-TIMEOUT = 20.0  # seconds that the brokers have to answer
+TIMEOUT = 20.0  # seconds to wait for the brokers
 RUNNING = "check Kafka: `tailorbird stack status`"
-_STEP = 500  # records from each partition's end that a start reads first; eight times as many in each further step
+_STEP = 500  # records before each partition's end that a start reads first; each further step reads eight times as many
 _UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
@@ -35,7 +35,7 @@ def reader_settings(topology: Topology, **more: Any) -> dict[str, Any]:
 
 
 class KafkaReleased:
-    """The end of each change topic after the last commit, by topic and partition. Not thread-safe.
+    """Committed end offsets of each change topic, by topic and partition, from the newest checkpoints. Not thread-safe.
 
     Every method raises Retriable while Kafka is unavailable.
     """
@@ -47,7 +47,7 @@ class KafkaReleased:
         self._consumer = Consumer(reader_settings(topology))
 
     def begin(self) -> None:
-        """Find the newest record of each source, even if it is far before those of other sources."""
+        """Find the newest record of each source, even if those of other sources are much newer."""
         step = _STEP
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT).topics
@@ -65,7 +65,7 @@ class KafkaReleased:
             raise self._unavailable(error) from error
 
     def _look(self, starts: list[TopicPartition], marks: Mapping[int, tuple[int, int]]) -> set[bytes]:
-        """Read records from offsets up to the partitions' ends. Returns the keys of the sources that were found."""
+        """Read records from some offsets up to the partitions' ends. Returns the keys (sources) of the records."""
         self._consumer.assign(starts)
         left = {start.partition for start in starts if marks[start.partition][1] > start.offset}
         deadline, seen = time.monotonic() + TIMEOUT, set[bytes]()

@@ -1,8 +1,8 @@
 """Merge the partitions of a table into one order of its changes.
 
-Within a partition, the log's order is kept: it is the order of each key. Between partitions, the smaller sequence
-number goes first, so that the source's order is restored. Tombstones are skipped. A truncation, which every partition
-contains, is returned once.
+Within a partition the order stays as it is. Between partitions, the change with the smaller sequence number comes
+first, which restores the source's order. Tombstones are skipped. A truncation, which every partition contains, is
+returned once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogBytes(NamedTuple):
 
 
 class CommittedChange(NamedTuple):
-    """A change, its partition and offset, and its record timestamp (milliseconds since 1970)."""
+    """A change, with partition, offset and timestamp (milliseconds since 1970) of its record."""
 
     partition: int
     offset: int
@@ -38,7 +38,7 @@ class CommittedChange(NamedTuple):
 
 
 class ChangeBatch(NamedTuple):
-    """Changes in order, and the next offset of each partition."""
+    """Changes in the source's order, and the offset at which to continue in each partition."""
 
     changes: tuple[CommittedChange, ...]
     next: Offsets
@@ -47,13 +47,12 @@ class ChangeBatch(NamedTuple):
 def merge(
     found: Mapping[int, Iterable[LogBytes]], starts: Offsets, read_up_to: Offsets, whole: Iterable[int]
 ) -> ChangeBatch:
-    """Return all changes whose order is certain.
+    """Merge records of several partitions into one order, and return all changes whose order is certain.
 
-    A partition that is not `whole` (read up to the requested end) may contain a smaller sequence number after its last
-    record. Then the remaining records of other partitions are left for the next batch.
-
-    `starts` are the first offsets of the read, `read_up_to` the next offsets of partitions whose records are all
-    returned. Raises Fatal, with partition and offset, for a record without a valid envelope.
+    `found` are the records by partition, read from the offsets `starts` on. `read_up_to` are the offsets after them.
+    Partitions in `whole` are read completely. In any other one, a change with a smaller sequence number may follow, so
+    changes of all partitions after its last record are left for the next batch. Raises Fatal, with partition and
+    offset, for a record without a valid envelope.
     """
     queues = {partition: deque(_changes(partition, records)) for partition, records in found.items()}
     ended, merged = set(whole), list[CommittedChange]()

@@ -13,7 +13,7 @@ from ingest.changes.kafka_changes import KafkaChanges
 
 
 def table_meant(topology: Topology, name: str) -> TableId:
-    """Return the captured table that `source.table` or `table` names. Raises UsageError if it is not exactly one."""
+    """Return the captured table that `table` or `source.table` means. Raises UsageError if it is not exactly one."""
     meant = topology.tables_meant(name)
     if len(meant) == 1:
         return meant[0]
@@ -25,9 +25,10 @@ def table_meant(topology: Topology, name: str) -> TableId:
 def tail(
     topology: Topology, name: str, *, beginning: bool, stopped: Callable[[], bool]
 ) -> Iterator[tuple[ChangeEvent, TableSchema]]:
-    """Yield changes and their schemas until `stopped`, from now on or from the beginning.
+    """Yield committed changes of a table with their schemas until `stopped` returns True.
 
-    Raises Retriable while Kafka is unavailable.
+    `beginning`: start with the oldest retained change, rather than with the next one. Raises Retriable while Kafka is
+    unavailable.
     """
     table = table_meant(topology, name)
     log = KafkaChanges(topology, (table.source,))
@@ -43,7 +44,10 @@ def tail(
 def changes_of(
     log: ChangeTables, table: TableId, *, beginning: bool, stopped: Callable[[], bool], follow: Callable[[float], bool]
 ) -> Iterator[tuple[ChangeEvent, TableSchema]]:
-    """Yield changes and their schemas of any log until `stopped`."""
+    """Yield committed changes of a table with their schemas until `stopped`, from any implementation of ChangeTables.
+
+    `follow(seconds)` waits for new commits.
+    """
     at = log.begins(table) if beginning else log.released(table)
     while not stopped():
         ends = log.released(table)

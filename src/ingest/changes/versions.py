@@ -15,7 +15,7 @@ from ingest.events.published import published
 
 
 class SchemaRecords:
-    """All records of both topics so far. Adding a record twice is harmless."""
+    """All records of both topics so far. A record may be added twice."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -42,16 +42,16 @@ class SchemaRecords:
         self._history[name] = table, int(change["sequence"]), schema
 
     def tables(self) -> Iterable[TableId]:
-        """Return the tables whose rows can have been published."""
+        """Return the tables of which rows may have been published."""
         return tuple(self._newest)
 
     def of(self, table: TableId) -> SchemaVersions:
-        """Return the published schemas of a table. Raises KeyError if none was published."""
+        """Return the published schemas of a table, by sequence number. Raises KeyError if there is none."""
         newest = self._newest[table]
         source = self._topology.sources.get(table.source)
         rule = source.rules.get(table) if source is not None else None
         found: dict[int, TableSchema] = {}
-        # a change record takes precedence over a state record with the same number
+        # of two records with one number, that of the change is used and not that of the state
         for _, (of, number, schema) in sorted(self._history.items(), key=lambda record: record[0].startswith('["c')):
             if of == table and schema is not None and (left := _left(schema, rule, newest)) is not None:
                 found[number] = left
@@ -59,7 +59,7 @@ class SchemaRecords:
 
 
 def _left(schema: TableSchema, rule: TableRule | None, newest: TableSchema) -> TableSchema | None:
-    """Return the published form of a schema; None while the table had no key to identify rows."""
+    """Return the published form of a schema of the history; None if the table had no key at the time."""
     try:
         return published(schema, (), rule)
     except Skippable:

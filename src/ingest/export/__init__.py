@@ -1,1 +1,1 @@
-"""Export captured tables in external formats, each change exactly once even if the writer crashes."""
+"""Export the changes of captured tables in formats of other systems, each exactly once even if the writer crashes."""

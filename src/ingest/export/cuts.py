@@ -1,4 +1,4 @@
-"""Divide a table's changes into cuts: one schema, one hour if requested, and a limited number of rows each."""
+"""Divide a table's changes into cuts. A cut has one schema, a limited number of rows, and optionally one hour."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportCut:
-    """Changes of one schema, in order, and the offsets where reading resumes after them.
+    """Changes of one schema, in order; `next` are the offsets at which reading continues.
 
-    `hour`: the hour of all changes, counted since 1970, or None.
+    `hour` is the hour (since 1970) of all changes; None if cuts are not by hour.
     """
 
     schema: TableSchema
@@ -28,7 +28,7 @@ class ExportCut:
 
 @dataclass(slots=True, kw_only=True)
 class ExportCutter:
-    """Divides batches of changes into cuts.
+    """Divides batches of changes into cuts of at most `rows` changes, and of one hour each if `hourly`.
 
     Each change is in exactly one cut, wherever the export resumes: a cut ends between two changes, and the next one
     begins there.
@@ -36,7 +36,7 @@ class ExportCutter:
 
     rows: int
     hourly: bool
-    batches: int = 64  # upper limit of kept batches, of about 1 MiB each
+    batches: int = 64  # maximum number of batches in memory, about 1 MiB each
     _events: list[ChangeEvent] = field(default_factory=list)
     _schema: TableSchema | None = None
     _hour: int | None = None
@@ -44,7 +44,7 @@ class ExportCutter:
     _taken: int = 0
 
     def take(self, batch: ChangeBatch, versions: SchemaVersions, starts: Offsets) -> Iterator[ExportCut]:
-        """Add a batch that was read from `starts` on, and yield the cuts that are complete."""
+        """Add a batch that was read from the offsets `starts`, and yield the cuts that it completes."""
         self._next = dict(starts)
         for change in batch.changes:
             schema = versions.at(change.event.source.sequence)
@@ -60,7 +60,7 @@ class ExportCutter:
             yield from self.rest()
 
     def rest(self) -> Iterator[ExportCut]:
-        """Yield the incomplete cut, if it holds changes."""
+        """Yield the incomplete last cut, if it contains changes."""
         self._taken = 0
         if self._events and self._schema is not None:
             events, self._events = tuple(self._events), []

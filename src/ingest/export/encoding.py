@@ -17,7 +17,7 @@ from ingest.export.cuts import ExportCut
 
 ExportFormat = Literal["avro", "parquet", "maxwell", "debezium"]
 ExportRecord = tuple[bytes, bytes | None]
-_BLOCK = 1000  # rows of a block of Avro
+_BLOCK = 1000  # maximum rows per block of an Avro file
 
 
 def _avro(cut: ExportCut, topology: str) -> bytes:
@@ -36,7 +36,7 @@ def _lines(form: Callable[[ExportCut, str], Iterator[ExportRecord]]) -> Callable
 
 
 def maxwell_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
-    """Yield keys and values. Changes that Maxwell's format cannot represent are left out."""
+    """Yield (key, value) of a cut's changes in Maxwell's format, without those that it cannot represent."""
     writer = MaxwellWriter(cut.schema)
     for event in cut.events:
         if (value := writer.value(event)) is not None:
@@ -44,7 +44,7 @@ def maxwell_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
 
 
 def debezium_records(cut: ExportCut, topology: str) -> Iterator[ExportRecord]:
-    """Yield keys and values. A tombstone follows each delete."""
+    """Yield (key, value) of a cut's changes in Debezium's format. A tombstone follows each delete."""
     for event in cut.events:
         row = event.after if event.after is not None else event.before
         key = TRUNCATE_KEY if row is None else orjson.dumps(key_of(cut.schema, row))

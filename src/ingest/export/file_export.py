@@ -26,9 +26,10 @@ _HOUR = 3600
 
 
 class FolderExport:
-    """Implements `run.ExportSink` for one table: its folder is `<folder>/<source>.<database>.<table>`, escaped.
+    """Writes the cuts of one table to the folder `<folder>/<source>.<database>.<table>` (escaped); implements
+    `ExportSink`.
 
-    Raises UsageError when another process writes to the folder, or when it holds another format.
+    Raises UsageError if another process writes there, or the folder contains another format.
     """
 
     def __init__(self, folder: Path, table: TableId, form: ExportFormat, topology: str) -> None:
@@ -49,7 +50,7 @@ class FolderExport:
             raise UsageError(what, "wait for it, or choose another folder") from error
 
     def begin(self) -> Offsets | None:
-        """Return the offsets where the last file ends, or None without files. Removes unfinished files."""
+        """Return the offsets after the last file; None if there is no file. Removes unfinished files."""
         for left in self.folder.glob(".*.part"):
             left.unlink()
         last: tuple[int, Offsets] | None = None
@@ -68,7 +69,7 @@ class FolderExport:
         return last[1]
 
     def write(self, cut: ExportCut) -> None:
-        """Write one more file. Raises OSError when the disk rejects it."""
+        """Write a cut as one more file. Raises OSError if the disk rejects it."""
         ends = ".".join(str(cut.next[partition]) for partition in sorted(cut.next))
         hour = "" if cut.hour is None else f"-{dt.datetime.fromtimestamp(cut.hour * _HOUR, dt.UTC):%Y%m%d%H}"
         name = f"{self._number:010d}-v{cut.schema.version}{hour}-{ends}.{self._ending}"

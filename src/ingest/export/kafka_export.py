@@ -1,4 +1,4 @@
-"""Export to a topic of any Kafka cluster, with the next offsets in the same transaction."""
+"""Export to a topic of any Kafka cluster, committing the next offsets in the same transaction."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 
 
 class TopicExport:
-    """Implements `run.ExportSink` for one table, exactly once for read_committed readers.
+    """Writes the cuts of one table to a topic; implements `ExportSink`. Exactly once for read_committed consumers.
 
-    The topic is `<prefix>.<database>.<table>`; positions are in `<prefix>.export-positions`, which is compacted. Every
-    method raises Retriable while the cluster is unavailable, and Fatal when another export has taken over.
+    The topic is `<prefix>.<database>.<table>`; offsets are in `<prefix>.export-positions`, which is compacted. Every
+    method raises Retriable while the cluster is unavailable, and Fatal if another export has taken over.
     """
 
     def __init__(self, log: Log, prefix: str, table: TableId, form: ExportFormat, topology: str) -> None:
@@ -43,7 +43,7 @@ class TopicExport:
         )  # fmt: skip
 
     def begin(self) -> Offsets | None:
-        """Fence previous writers, then read back where they ended."""
+        """Fence earlier writers, and return the offsets after the last cut that they wrote; None if there is none."""
         try:
             self._producer.init_transactions(TIMEOUT)
             return self._last()
@@ -78,7 +78,7 @@ class TopicExport:
             consumer.close()
 
     def write(self, cut: ExportCut) -> None:
-        """Write a cut's records and the offsets of the next ones in one transaction."""
+        """Commit a cut's records and the next offsets in one transaction."""
         try:
             self._producer.begin_transaction()
             for key, value in self._records(cut, self._topology):
@@ -108,7 +108,7 @@ class TopicExport:
         self._failure = self._failure or error
 
     def close(self) -> None:
-        """Discard what is not committed."""
+        """Discard records that are not committed."""
         self._producer.purge()
         self._producer.flush(0)
 

@@ -1,4 +1,4 @@
-"""Implement `tailorbird export`: write a topology's tables until all committed changes are written, or continuously."""
+"""`tailorbird export`: write the changes of a topology's tables to files or topics, once or continuously."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _KAFKA = "kafka://"
 
 
 class ExportSink(Protocol):
-    """The target of one table: a cut and the offsets of the next one are stored atomically."""
+    """The target for one table. It stores a cut together with the offsets at which the next one begins."""
 
     def begin(self) -> Offsets | None:
-        """Return the offsets where the last cut ended, or None before the first. Called once, before anything else."""
+        """Return the offsets after the last cut; None before the first one. Call it once, before anything else."""
 
     def write(self, cut: ExportCut) -> None:
         """Write one more cut."""
@@ -43,7 +43,10 @@ class ExportSink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """Settings of an export: at most `rows` rows per write, and a write at the latest after `every` seconds."""
+    """Settings of an export. A cut is written after `rows` rows, or `every` so many seconds.
+
+    `form` is the format, `to` the target. `tables` empty means all tables. `follow`: continue with new changes.
+    """
 
     form: ExportFormat
     to: str
@@ -54,10 +57,10 @@ class ExportOptions:
 
 
 def run(file: str, options: ExportOptions) -> dict[str, int]:
-    """Write the tables, each change exactly once even if an earlier run was killed. Returns the changes written, by
+    """Export the tables, each change exactly once even if an earlier run was killed. Returns the number of changes by
     table.
 
-    Raises Retriable while Kafka is unavailable, and Fatal when the log lacks the changes that follow.
+    Raises Retriable while Kafka is unavailable, and Fatal if Kafka no longer has the changes after the last export.
     """
     topology = load_topology(file)
     wanted = _tables(topology, options.tables)
@@ -81,7 +84,10 @@ def export(
     log: ChangeTables, tables: Sequence[TableId], make: Callable[[TableId], ExportSink], options: ExportOptions, *,
     stopped: Callable[[], bool], follow: Callable[[float], bool], clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, int]:  # fmt: skip
-    """Export table after table up to the released offsets, and repeat while `follow` is set."""
+    """Export table by table up to the committed offsets; with `follow`, repeat that until stopped.
+
+    `make` creates the sink of a table; `follow(seconds)` waits for new commits. Returns the number of changes by table.
+    """
     reported = structlog.get_logger()
     made, writing = list[ExportSink](), dict[TableId, _TableExport]()
     try:
@@ -126,7 +132,7 @@ class _TableExport:
             raise Fatal(f"{what}: records were deleted", "export into another folder, or under another prefix")
 
     def advance(self, stopped: Callable[[], bool]) -> None:
-        """Export everything released so far."""
+        """Export everything that is committed now."""
         ends = self._log.released(self._table)
         while ahead(self._at, ends) and not stopped():
             batch = self._log.read(self._table, self._at, ends)
@@ -137,7 +143,7 @@ class _TableExport:
             self.rest()
 
     def rest(self) -> None:
-        """Write the changes that were read but not written."""
+        """Write the changes that were read but are not written."""
         for cut in self._cutter.rest():
             self._write(cut)
         self._wrote = self._clock()
@@ -149,7 +155,8 @@ class _TableExport:
 
 
 def sinks(topology: Topology, options: ExportOptions) -> Callable[[TableId], ExportSink]:
-    """Return the function that makes a table's sink. Raises UsageError when the target cannot hold the format."""
+    """Return the function that creates the sink of a table. Raises UsageError if the target does not support the
+    format."""
     if not options.to.startswith(_KAFKA):
         return lambda table: FolderExport(Path(options.to), table, options.form, topology.name)
     servers, slash, prefix = options.to.removeprefix(_KAFKA).partition("/")
@@ -164,7 +171,8 @@ def sinks(topology: Topology, options: ExportOptions) -> Callable[[TableId], Exp
 
 
 def _log_at(log: Log, servers: str) -> Log:
-    """Return the cluster at some addresses: the topology's own with its login, another one without a login."""
+    """Return the Kafka cluster at these addresses: with the topology's login if it is the same cluster, else without
+    one."""
     return log if servers == log.brokers.servers else replace(log, brokers=Brokers(servers))
 
 

@@ -1,1 +1,1 @@
-"""The gateway: checks the identities of agents, and writes to Kafka through one session handler per session."""
+"""The gateway: a gRPC server that authenticates agents, assigns sources to them, and writes their records to Kafka."""

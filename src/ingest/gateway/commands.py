@@ -1,4 +1,4 @@
-"""Commands of operators. Each command, done or refused, writes one line to the audit log.
+"""Commands of operators of a fleet. Each command, executed or refused, writes one line to the audit log.
 
 A command writes the desired state to the fleet's topic. Coordinators and agents then apply it. If two commands write
 the same version at once, the first one wins and the other one fails with VersionConflict.
@@ -32,13 +32,13 @@ from ingest.gateway.coordinator import claim_again, plain
 from ingest.gateway.gateway_interfaces import Audit, StateTopic
 
 T = TypeVar("T")
-SOURCES = 2000  # at most per tenant: gateways keep all of them in memory
-_LINE = 600 * 1024  # bytes of a command's content in its audit line
+SOURCES = 2000  # maximum number per tenant, because gateways keep all of them in memory
+_LINE = 600 * 1024  # maximum bytes of a command's content in its audit line
 _DAY_MS = 24 * 3600 * 1000
 
 
 class NotFound(UsageError):
-    """The object of a command does not exist."""
+    """The source, agent or token of a command does not exist."""
 
 
 class VersionConflict(UsageError):
@@ -47,27 +47,27 @@ class VersionConflict(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class FleetOperator:
-    """The operator of a command: the name of the token, and the client's address."""
+    """Operator who issues a command: the token's name, and the client's address."""
 
     name: str
     address: str = ""
 
 
 class FleetSources(Protocol):
-    """A source's data in Kafka. Every method raises Retriable while Kafka is unavailable."""
+    """Positions and signals of sources in Kafka. Every method raises Retriable while Kafka is unavailable."""
 
     def positions(self, source: str, spec: SourceSpec) -> Sequence[Mapping[str, Any]]:
-        """Return the positions that the source can be set back to, oldest first."""
+        """Return the older positions to which the source can be set back, oldest first, as JSON values."""
 
     def set_back(self, source: str, spec: SourceSpec, sequence: int | None, ts_ms: float | None) -> Mapping[str, Any]:
-        """Set the source back, and return where it resumes. Raises UsageError if no position is that old."""
+        """Set the source back and return where it resumes. Raises UsageError if no stored position is that old."""
 
     def signal(self, source: str, kind: str, tables: Sequence[str], where: str) -> None:
-        """Send a signal to the source's capture."""
+        """Send a signal of type `kind` to the source's capture; `where` is a condition, or empty."""
 
 
 class FleetCommands:
-    """Commands of one gateway. `secret` generates 43 characters of URL-safe base64, `number` 16 hex digits."""
+    """Commands of one gateway and tenant. `secret` makes 43 characters of URL-safe base64, `number` 16 hex digits."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class FleetCommands:
         return dict(self._topic.state.tokens)
 
     def token(self, shown: str) -> Token | str:
-        """Return the valid token for a text, or why it is refused."""
+        """Return the token to which a text belongs, or why the text is refused."""
         return checked(shown, self.tokens, self._now_ms())
 
     # queries
@@ -111,7 +111,7 @@ class FleetCommands:
         return found
 
     def gateways(self) -> list[dict[str, Any]]:
-        """Return each known gateway: its last heartbeat, its number of agents, and if it is drained."""
+        """Return each known gateway: its last heartbeat, its number of agents, and whether it is drained."""
         state = self._topic.state
         beats = dict[str, int]()
         for gateway, beat in state.beats.items():
@@ -131,7 +131,7 @@ class FleetCommands:
         return [self._shown(state, name, newest) for name, newest in sorted(state.newest().items()) if newest.spec]
 
     def map(self, agent: str | None = None) -> list[dict[str, Any]]:
-        """Return each table that agents see: columns, estimated rows, and the source that captures it."""
+        """Return each table that agents see: columns, estimated rows, and the source that captures it, if any."""
         state, found = self._topic.state, []
         for (name, connection, database), seen in sorted(state.maps.items()):
             if agent not in (None, name):
@@ -155,7 +155,7 @@ class FleetCommands:
         return found
 
     def config(self, source: str, version: int | None = None) -> dict[str, Any]:
-        """Return a version of a source's configuration, by default the newest, with a list of all versions."""
+        """Return one version (None: the newest) of a source's configuration, and the list of its versions."""
         versions = self._topic.state.desired.get(source, ())
         found = [one for one in versions if version in (None, one.version)]
         if not found:
@@ -163,7 +163,7 @@ class FleetCommands:
         return {**_version(found[-1]), "versions": [_version(one, short=True) for one in versions]}
 
     def positions(self, source: str) -> Sequence[Mapping[str, Any]]:
-        """Return the position of a source, and those that it can be set back to."""
+        """Return the older positions to which a source can be set back."""
         return self._sources.positions(source, self._spec(source))
 
     def revoked(self) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ class FleetCommands:
         return [asdict(one) for _, one in sorted(self._topic.state.revoked.items())]
 
     def audited(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """Return the last lines of the audit log."""
+        """Return the last `count` lines of the audit log."""
         return self._audit.newest(count)
 
     # commands
@@ -221,7 +221,8 @@ class FleetCommands:
         return self._done(who, "config rollback", source, {"version": version}, do)
 
     def start(self, who: FleetOperator, source: str, tables: Mapping[str, Any]) -> dict[str, Any]:
-        """Start to capture tables, each with its settings as in a topology. A new table begins with a snapshot."""
+        """Capture more tables; `tables` maps each to its options as in a topology. A new table begins with a
+        snapshot."""
 
         def do() -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
@@ -263,7 +264,7 @@ class FleetCommands:
     def set_position(
         self, who: FleetOperator, source: str, sequence: int | None, ts_ms: float | None
     ) -> dict[str, Any]:
-        """Set a source back. Its agent starts a new session from that position."""
+        """Set a source back to a sequence number or a time. Its agent starts a new session from that position."""
 
         def do() -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
@@ -276,7 +277,7 @@ class FleetCommands:
         return self._done(who, "positions set", source, {"sequence": sequence, "before_ms": ts_ms}, do)
 
     def drain(self, who: FleetOperator, role: str, name: str, drained: bool) -> dict[str, Any]:
-        """Drain an agent of its sources or a gateway of its agents, or end that."""
+        """Start or end the draining of an agent (it gets no sources) or of a gateway (it gets no agents)."""
 
         def do() -> dict[str, Any]:
             identity("any", role, name)
@@ -307,7 +308,7 @@ class FleetCommands:
         return self._done(who, "token issue", name[:80], {"role": role, "days": days}, do)
 
     def revoke(self, who: FleetOperator, number: str) -> dict[str, Any]:
-        """Revoke a token."""
+        """Revoke a token by its id."""
 
         def do() -> dict[str, Any]:
             token = self._topic.fresh().tokens.get(number)
@@ -331,7 +332,7 @@ class FleetCommands:
         return self._done(who, "certificate revoke", serial[:80], {}, do)
 
     def refused(self, who: FleetOperator, what: str, why: str) -> None:
-        """Write a command that was refused before it began to the audit log."""
+        """Write to the audit log that the command `what` was refused before it began, and `why`."""
         self._audit.line({"what": what, "who": who.name, "from": who.address, "outcome": "refused", "why": why})
 
     def _done(

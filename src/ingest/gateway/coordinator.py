@@ -1,7 +1,7 @@
-"""The coordinator of one gateway: tracks agents, claims leases for them, and sends them their assignments.
+"""Coordinator of one gateway: it knows the connected agents, claims leases for them, and sends them their assignments.
 
-One thread calls it. It reads the state from the fleet's topic and writes its decisions there. The next turn repeats
-whatever failed. So it may crash at any moment, and any number of coordinators may run at once (`ingest.fleet.leases`).
+One thread calls it. It reads the state from the fleet's topic and writes its decisions there. What fails is repeated at
+the next turn. So it may crash at any moment, and any number of coordinators may run at once (`ingest.fleet.leases`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ BEAT = 5.0  # seconds between a gateway's heartbeats
 SILENT = 20.0  # seconds without a heartbeat until a gateway counts as gone
 GRACE = 30.0  # seconds that an agent may be disconnected before another one takes its sources
 _POSITION = 64 * 1024  # bytes
-_MAP, _MAPS = 16 * 1024 * 1024, 64 * 1024 * 1024  # bytes of partly received catalogs: of one agent, and of all
+# maximum bytes of catalogs that have arrived in part: of one agent, and of all
+_MAP, _MAPS = 16 * 1024 * 1024, 64 * 1024 * 1024
 _STATUS: dict[Progress, Applied] = {APPLYING: "applying", REPORTED_APPLIED: "applied", REPORTED_FAILED: "failed"}
 
 
@@ -51,7 +52,7 @@ class _ConnectedAgent:
 class Coordinator:
     """Coordinator of the gateway `name`, which is unique per process.
 
-    `clock` returns seconds, `now_ms` milliseconds since 1970, `unique` a unique text. Every method raises Retriable
+    `clock` returns seconds, `now_ms` milliseconds since 1970, `unique` a new unique text. Every method raises Retriable
     while Kafka is unavailable.
     """
 
@@ -71,7 +72,8 @@ class Coordinator:
         self._topic, self._audit = topic, audit
         self._clock, self._now_ms, self._unique = clock, now_ms, unique
         self._connections: dict[str, _ConnectedAgent] = {}
-        self._beats: dict[str, tuple[int, float]] = {}  # by gateway: its last heartbeat, and when that was read
+        # by gateway: number of its last heartbeat, and when that was read
+        self._beats: dict[str, tuple[int, float]] = {}
         self._absent: dict[str, float] = {}  # when each absent agent was last present
         self._beaten = -BEAT
 
@@ -82,10 +84,10 @@ class Coordinator:
         version: str,
         places: Collection[tuple[str, str]] = (),
     ) -> None:
-        """Register a connected agent, and end its older stream. The next turn sends its assignments.
+        """Register an agent that has connected, and end its older stream. The next turn sends its assignments.
 
-        `places` are the connections and databases in its catalog. Others of this agent are removed: its policy may have
-        changed.
+        `places` are (connection, database) of its present catalog. Other entries of this agent are removed from the
+        stored catalog, because its policy may have changed.
         """
         agent = agent_connection.agent
         if agent.tenant != self.tenant:
@@ -113,7 +115,7 @@ class Coordinator:
             del self._connections[agent_connection.agent.name]
 
     def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
-        """Handle a report or a part of the catalog from an agent."""
+        """Process a status report, or a part of the catalog, from an agent."""
         connected = self._connections.get(agent_connection.agent.name)
         if connected is None or connected.agent_connection is not agent_connection:
             return
@@ -123,7 +125,8 @@ class Coordinator:
             self._map(connected, request.map_part)
 
     def turn(self) -> None:
-        """Apply the state of the topic. Call it after a change of the topic, and about every second."""
+        """Compare the topic's state with the agents and act on it. Call it after changes of the topic, and about every
+        second."""
         now, state = self._clock(), self._topic.state
         if now - self._beaten >= BEAT:
             self._beaten = now
@@ -142,7 +145,7 @@ class Coordinator:
                 connected.agent_connection.end("this gateway is drained: connect to another one")
 
     def _claim(self, before: FleetState, made: list[Lease]) -> None:
-        """Write all claims at once: a gateway that starts may serve a thousand agents."""
+        """Write all new leases at once, because a gateway that starts may serve a thousand agents."""
         if not made:
             return
         state = self._topic.write(*map(lease_record, made))
@@ -153,9 +156,9 @@ class Coordinator:
                 self._topic.send(lease_over(before.leases[claim.source]))
 
     def _silent(self, state: FleetState, now: float) -> set[str]:
-        """Return gateways without a heartbeat for `SILENT` seconds of reading; none before that time has passed."""
+        """Return the gateways from which no heartbeat was read for `SILENT` seconds."""
         if now - self._beats.get(self.name, (0, now))[1] > 2 * BEAT:
-            # our own heartbeat is missing, too, so Kafka is unavailable: restart the wait for all gateways
+            # the own heartbeat is missing, too, so Kafka was unavailable: restart the wait for all gateways
             self._beats = dict.fromkeys(self._beats, (-1, now))
         for gateway, beat in state.beats.items():
             if self._beats.get(gateway, (None, 0.0))[0] != beat:
@@ -166,10 +169,10 @@ class Coordinator:
         return {name for name, (_, heard) in self._beats.items() if name != self.name and now - heard > SILENT}
 
     def _presences(self, state: FleetState) -> FleetState:
-        """Write the presence of connected agents.
+        """Write which agents are connected to this gateway.
 
-        It is written again if a late record of another gateway says that the agent has left. The stream of an agent
-        that has since connected to another gateway is ended.
+        It is written again if a late record of another gateway says that the agent has left. If an agent has since
+        connected to another gateway, its stream here is ended.
         """
         due = list[_ConnectedAgent]()
         for name, connected in list(self._connections.items()):
@@ -188,9 +191,9 @@ class Coordinator:
         return state
 
     def _departures(self, state: FleetState, gone: set[str]) -> FleetState:
-        """Write the departure of agents that have no stream.
+        """Write which agents have no stream any more.
 
-        These are agents of this gateway whose departure was not written, or was overwritten by a late record; and
+        These are agents of this gateway whose departure is not in the topic, or was overwritten by a late record, and
         agents of silent gateways.
         """
         left = [
@@ -210,7 +213,7 @@ class Coordinator:
         return {agent for agent, since in self._absent.items() if now - since > GRACE}
 
     def _send_assignments(self, state: FleetState) -> None:
-        """Send each agent its assignments and withdrawals, again when a configuration has changed."""
+        """Send each agent its new and changed assignments, and withdraw others."""
         due: dict[str, dict[str, tuple[int, int]]] = {}
         newest = state.newest()
         for lease in state.leases.values():
@@ -222,7 +225,8 @@ class Coordinator:
                 self._withdraw(state, connected, source, connected.assigned.pop(source)[0])
             for source, epoch in list(connected.runs.items()):
                 held = state.leases.get(source)
-                if held is None or not held.admits(agent, epoch):  # from another gateway, or an earlier run of this one
+                # assigned by another gateway, or by an earlier process of this one
+                if held is None or not held.admits(agent, epoch):
                     self._withdraw(state, connected, source, epoch)
             for source, place in wanted.items():
                 if connected.agent_connection.full:
@@ -297,7 +301,7 @@ class Coordinator:
 
 
 def plain(gateway: str) -> str:
-    """Return a gateway's name without the suffix of its process."""
+    """Return a gateway's name without the suffix that makes it unique per process."""
     return gateway.partition("#")[0]
 
 
@@ -314,5 +318,5 @@ def why_not(state: FleetState, source: str, agent: str) -> str:
 
 
 def claim_again(lease: Lease, claim: str) -> Lease:
-    """Claim the next epoch for the same agent, so that it starts a new session."""
+    """Return a claim of the next epoch for the same agent, which makes it start a new session."""
     return replace(lease, epoch=lease.epoch + 1, claim=claim)

@@ -1,4 +1,4 @@
-"""Interfaces of a gateway: the fleet's topics, and an agent's stream as the coordinator uses it."""
+"""Interfaces inside a gateway: the fleet's topics, and the stream of an agent as the coordinator uses it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ class StateTopic(Protocol):
 
     @property
     def state(self) -> FleetState:
-        """Return the state read so far; never blocks."""
+        """Return the state after the records read so far. Never blocks."""
 
     def fresh(self) -> FleetState:
-        """Wait for all records that the topic contains now, and return the state."""
+        """Wait until all records that the topic contains now are read, and return the state."""
 
     def write(self, *records: StateRecord) -> FleetState:
-        """Write records and return the state after them. Records of other gateways may be in between."""
+        """Write records, wait until they are read back, and return the state. Other gateways' records may be in
+        between."""
 
     def send(self, record: StateRecord) -> None:
         """Write a record asynchronously, after all records sent before; never blocks."""
@@ -31,13 +32,13 @@ class Audit(Protocol):
     """The audit log. It adds the time to each line."""
 
     def line(self, entry: Mapping[str, Any]) -> None:
-        """Write a line asynchronously; never blocks."""
+        """Write a line asynchronously. Never blocks."""
 
     def sure(self, entry: Mapping[str, Any]) -> None:
-        """Write a line and wait for it. Raises Retriable if it cannot be written."""
+        """Write a line and wait until Kafka has stored it. Raises Retriable if that fails."""
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """Return the last lines, oldest first. Raises Retriable while they cannot be read."""
+        """Return the last `count` lines, oldest first. Raises Retriable if they cannot be read."""
 
 
 class AgentConnection(Protocol):
@@ -47,14 +48,14 @@ class AgentConnection(Protocol):
     def agent(self) -> FleetIdentity: ...
 
     def send(self, request: StreamRequest) -> None:
-        """Send a command, before any answer to a session channel.
+        """Send a command; it overtakes answers to session channels.
 
-        Never blocks. The stream of an agent that reads nothing ends.
+        Never blocks. If the agent does not read, its stream is ended.
         """
 
     @property
     def full(self) -> bool:
-        """Return whether so much is queued that further commands should wait."""
+        """Return whether so much is queued for the agent that further commands should wait."""
 
     def end(self, why: str) -> None:
         """End the stream. The agent may connect again."""

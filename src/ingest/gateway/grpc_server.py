@@ -28,11 +28,11 @@ from ingest.gateway.proc_credit import CreditBudget
 
 _VERSION = version("tailorbird")
 _FIRST = 10.0  # seconds for the first message
-_STREAMS = 64  # of one agent: each capture with its own topology opens one
+_STREAMS = 64  # maximum number of streams per agent: each capture with a topology of its own opens one
 _WATCH = 1.0  # seconds between checks of open streams
 
 _GUESSED = "too many wrong tokens from this address: refused for a while"
-Validity = Callable[[], str]  # why the credentials are no longer valid; empty while they are
+Validity = Callable[[], str]  # returns why the credentials are no longer valid, or an empty text
 
 log = structlog.get_logger()
 
@@ -67,7 +67,7 @@ class AgentServer:
         server = grpc.aio.server(options=GATEWAY_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(
             self.connect,
-            request_deserializer=bytes,  # parsed in `_read`, which reports malformed messages
+            request_deserializer=bytes,  # not parsed here: `_read` does that and audits malformed messages
             response_serializer=StreamRequest.SerializeToString,
         )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {RPC: handler}),))
@@ -78,7 +78,7 @@ class AgentServer:
                 raise UsageError(f"cannot listen on {port}", "check that no other gateway is running") from error
         await server.start()
         serves()
-        async with asyncio.TaskGroup() as tasks:  # raises the error that ends the watch
+        async with asyncio.TaskGroup() as tasks:  # raises the error with which `_watch` ended
             watching = tasks.create_task(self._watch())
             await stopped.wait()
             watching.cancel()
@@ -190,7 +190,7 @@ class AgentServer:
 
 
 def _shown(auth_context: Mapping[str, Any]) -> CertificateContent | None:
-    """Return the peer's certificate, which TLS has verified against the fleet's CA."""
+    """Return the peer's certificate, which TLS has verified against the fleet's CA; None if there is none."""
     try:
         return certified(next(iter(auth_context.get("x509_pem_cert", ()))))
     except (StopIteration, ValueError):

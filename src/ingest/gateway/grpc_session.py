@@ -1,8 +1,8 @@
-"""The session handler: executes the calls of one session of one source on the change log.
+"""Session handler of a gateway: it executes the calls of one session of one source on the Kafka change log.
 
-The change log gives the delivery guarantee (`ingest.log.kafka_log`). The session handler checks the transport. It ends
-the session if a commit covers another number of records than arrived, or an incomplete one, and for a record that the
-source may not write. It has its own thread, because the log blocks and the stream must not.
+The change log provides exactly-once delivery (`ingest.log.kafka_log`). The session handler verifies the transport. It
+ends the session if a commit covers another number of records than arrived, or an incomplete record, and if a record is
+not one that the source may write. It has its own thread, because the change log blocks and the stream must not.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from ingest.gateway.proc_credit import ChannelCredit, CreditBudget
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
 from ingest.records.findings import Search
 
-Reply = Callable[[LogReply], None]  # raises Retriable if the agent has disconnected
-_FOUND = 256 * 1024  # bytes of records in one message, and of a record's value
+Reply = Callable[[LogReply], None]  # sends a reply; raises Retriable if the agent has disconnected
+_FOUND = 256 * 1024  # maximum bytes of records in one message, and of a record's value
 _HEAD = 16  # bytes of overhead of a record
-_CALLS, _CALLED = 1024, 4 * 1024 * 1024  # queued calls, and bytes of queued calls without records
+# maximum number of queued calls, and maximum bytes of queued calls that contain no records
+_CALLS, _CALLED = 1024, 4 * 1024 * 1024
 _ZIPPED = 1024  # bytes
 TIMEOUT, _POLL = 30.0, 0.05  # seconds
 _SEARCHES = 64  # at a time
@@ -40,24 +41,28 @@ class ProtocolViolation(Fatal):
 
 
 class SignalValues(Protocol):
-    """The signals to a source, undecoded."""
+    """The signals to a source as JSON values, which the agent decodes."""
 
     def values(self, start: int | None) -> tuple[list[Mapping[str, Any]], int | None]:
-        """Return what `signals.Signals.read` does, undecoded."""
+        """Return the signals since an offset (None: only new ones) and the next offset, as `signals.Signals.read`
+        does."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
 class SessionLog(OpenLog, Protocol):
-    """A change log that reports how many of its records are not yet delivered."""
+    """A change log that also knows how many of its records Kafka has not confirmed yet."""
 
     def undelivered(self, seconds: float = 0.0) -> int:
-        """Return the number of undelivered records, after waiting at most `seconds` for deliveries."""
+        """Wait at most `seconds` for confirmations, and return the number of records that are not confirmed."""
 
 
 class ServedSource(Protocol):
-    """A source of the gateway. Its log opens once per session. The agent receives UsageError of `log` and `signals`."""
+    """A source that the gateway writes to Kafka. `log` is opened once per session.
+
+    If `log` or `signals` raises UsageError, the agent receives it.
+    """
 
     @property
     def name(self) -> str: ...
@@ -71,7 +76,7 @@ class ServedSource(Protocol):
 
 
 class SessionHandler:
-    """Handler of one session channel. `refused` receives the reason of each refused call, for the audit log."""
+    """Handler of one session channel. `reply` sends an answer; `refused` audits the reason of each refused call."""
 
     def __init__(
         self, source: ServedSource, channel: int, reply: Reply, refused: Callable[[str], None], budget: CreditBudget
@@ -79,24 +84,25 @@ class SessionHandler:
         self._source, self._channel, self._reply, self._refused = source, channel, reply, refused
         self._calls: queue.SimpleQueue[LogCall | None] = queue.SimpleQueue()
         self._credit = ChannelCredit(budget)
-        self._received, self._done = 0, 0  # bytes of calls without records; each counter belongs to one thread
+        # bytes of queued calls without records: added by one thread, removed by another
+        self._received, self._done = 0, 0
         self._frames = FrameReader()
         self._log: SessionLog | None = None
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
         self._known = range(1, 1)  # numbers of all searches
         self._left = False
-        self.uncommitted = False  # the log has records that wait for their commit
+        self.uncommitted = False  # the log contains records that are not committed
 
     @property
     def source(self) -> str:
-        """The source's name."""
+        """Return the source's name."""
         return self._source.name
 
     def put(self, call: LogCall | None) -> str:
-        """Queue the next call without blocking; None means that the stream has ended.
+        """Queue the next call without blocking; None: the stream has ended.
 
-        Returns why the agent has exceeded its limits; empty if it has not.
+        Returns why the agent has exceeded a limit; empty if it has not.
         """
         if call is None:
             self._left = True
@@ -115,7 +121,7 @@ class SessionHandler:
         return ""
 
     def run(self) -> None:
-        """Execute calls until the channel is closed or fails. Uncommitted records are then aborted."""
+        """Execute calls until the channel is closed or fails. Then abort records that are not committed."""
         try:
             while (call := self._calls.get()) is not None and call.WhichOneof("what") != "close":
                 try:
@@ -150,7 +156,7 @@ class SessionHandler:
             if self._log is not None:
                 raise ProtocolViolation("a session must recover only once")
             self._log = self._source.log()
-            if self._left:  # Kafka was unavailable for long: do not fence a session that began since
+            if self._left:  # Kafka was unavailable for long: do not fence a newer session that may have begun
                 raise Retriable("its agent has disconnected")
             self._answer(call, recovered_json(self._log.recover(), self._source.name))
         elif what == "signals":
@@ -222,13 +228,13 @@ class SessionHandler:
                 self._refuse(f"a record of topic {record.topic} under key {record.key[:80]!r}")
         self.uncommitted = True
         log.extend(records)
-        unfinished = 0 if self._frames.complete else 1  # a record that has arrived in part
+        unfinished = 0 if self._frames.complete else 1  # the last record has arrived only in part
         if credit := self._credit.accept(size, self._frames.records + unfinished):
             self._send(0, credit=credit)
         self._await_delivery(log)
 
     def _await_delivery(self, log: SessionLog) -> None:
-        """Wait until undelivered records fit into the gateway's budget. Each channel may always have some in flight."""
+        """Wait until unconfirmed records fit into the gateway's budget. A few may always be in flight per channel."""
         deadline = time.monotonic() + TIMEOUT
         self._credit.delivered(self._frames.records - log.undelivered())
         while self._credit.must_wait and (left := log.undelivered(_POLL)):
@@ -272,7 +278,7 @@ class SessionHandler:
 
 
 class Relay(Search):
-    """A search that sends its records to the agent, which evaluates them."""
+    """A search that sends the topic's records to the agent, which evaluates them there."""
 
     def __init__(self, topic: str, number: int, send: Callable[..., None]) -> None:
         self._number, self._send = number, send
@@ -305,7 +311,7 @@ class Relay(Search):
 
     @property
     def ended(self) -> bool:
-        """Return whether the topic is no longer read for this search."""
+        """Return whether the agent has stopped this search, or it has failed or finished."""
         return self._done or self._failed is not None
 
     @property
@@ -315,6 +321,8 @@ class Relay(Search):
 
     @done.setter
     def done(self, done: bool) -> None:
+        """Return whether the topic was read to its end. The reader sets it, and the agent then receives the end
+        offsets."""
         self._done = done
         if done:
             self._flush()
@@ -327,6 +335,7 @@ class Relay(Search):
 
     @failed.setter
     def failed(self, error: BaseException | None) -> None:
+        """Return the error with which reading the topic failed. The reader sets it."""
         self._failed = error
         if error is not None:
             known = error if isinstance(error, TailorbirdError) else Fatal(f"search {self.topic}: {error!r}")

@@ -1,8 +1,7 @@
-"""The gateway's side of an agent's stream: its session channels, and its connection to the coordinator.
+"""Gateway's side of one agent's stream: its session channels, and the commands of the coordinator.
 
-One event loop serves all streams and never waits for Kafka. Session handlers wait, each in the thread of its session
-channel, and so does the coordinator, which commands the agents. Its commands are sent before answers of session
-handlers.
+One event loop serves all streams and never waits for Kafka. Each session handler has a thread that may wait; so has the
+coordinator. Commands overtake answers of session handlers.
 """
 
 from __future__ import annotations
@@ -29,47 +28,48 @@ from ingest.gateway.proc_credit import CreditBudget
 
 _WAITING = 1024 * 1024  # bytes of answers that an agent has not read yet; above that, session handlers wait
 _CHANNELS = 64  # of one stream
-# commands that an agent has not read: bytes above which it is full, bytes and commands that end its stream
+# Commands that an agent has not read: the bytes above which it is `full`, and the bytes and number that end its stream.
 _FULL, _UNSENT, _UNSENT_COMMANDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
-# messages of an agent to the coordinator: at once, and per second
+# messages that an agent may send to the coordinator: in a burst, and per second
 _SAYS, _SAYS_PER_SECOND = 500.0, 50.0
 _COMMAND, _ANSWER = 0, 1  # priorities: commands are sent first
 _HEARD = frozenset({"report", "map_part"})
-_ONLY_COUNTED = frozenset({"heartbeat", "unsupported"})  # answering an unknown message with another one would never end
-_SILENT = 10  # checks, one a second; agents send a heartbeat every 3 s
-_UNKNOWN = 16  # unknown types per stream that are audited
-_BROKEN = 0.1  # seconds in which gRPC reports that a stream was broken, not ended
+_ONLY_COUNTED = frozenset({"heartbeat", "unsupported"})  # two sides that answer unknown messages would do so forever
+_SILENT = 10  # number of checks (one per second) without a message; agents send a heartbeat every 3 s
+_UNKNOWN = 16  # maximum number of unknown message types that are audited per stream
+_BROKEN = 0.1  # seconds to wait until gRPC reports that a stream was broken rather than ended
 _BROKE_OFF = f"the agent disconnected without closing, or sent more than {MESSAGE} bytes at once"
 
 log = structlog.get_logger()
 
 
 class Fleet(Protocol):
-    """Agents and sources that the gateway serves. The event loop calls it, so nothing here may block."""
+    """Agents and sources that the gateway serves. Methods are called in the event loop, so none may block."""
 
     def serves(self, agent: FleetIdentity) -> bool:
         """Return whether the gateway serves the agent's tenant."""
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
-        """Return a source that an agent may capture, with the epoch of its lease (0: no lease); None for any other."""
+        """Return the source that an agent asks for, with its lease's epoch (0: no lease); None if it is not one of the
+        agent's."""
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
         """Return whether an agent's certificate was revoked."""
 
     def bearer(self, token: str) -> FleetIdentity | str:
-        """Return the agent of a token, or why the token is refused."""
+        """Return the agent to which a token belongs, or why the token is refused."""
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
-        """Register an agent that accepts assignments; `request` contains its `ready`."""
+        """Register an agent that accepts assignments; `request` is its first message, with the field `ready`."""
 
     def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
-        """Handle a report or a catalog part of a registered agent."""
+        """Process a status report, or a part of the catalog, from a registered agent."""
 
     def left(self, agent_connection: AgentConnection) -> None:
         """Remove an agent whose stream has ended."""
 
     def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None) -> None:
-        """Write a refusal to the audit log; `agent` is None for an unknown peer."""
+        """Write a refusal to the audit log; `agent` is None if the peer is unknown."""
 
 
 async def reject(fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, agent: FleetIdentity | None) -> NoReturn:
@@ -82,7 +82,7 @@ async def reject(fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, ag
 
 
 class AgentStream:
-    """Session channels of one stream; implements `AgentConnection` if the agent accepts assignments."""
+    """One agent's stream and its session channels. Implements `AgentConnection` if the agent accepts assignments."""
 
     def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str, budget: CreditBudget) -> None:
         self._fleet, self.agent, self._context, self._version = fleet, agent, context, version
@@ -92,25 +92,25 @@ class AgentStream:
         self._numbers = itertools.count()
         self._room, self._answers = asyncio.Event(), 0  # queued bytes
         self._commands = 0
-        self._queued, self._sent = 0, 0  # bytes of commands; each counter belongs to one thread
+        self._queued, self._sent = 0, 0  # bytes of commands: added by one thread, removed by another
         self._loop = asyncio.get_running_loop()
         self._gone, self._ending = threading.Event(), self._loop.create_future()
-        self._peer: str = context.peer()  # kept here: gRPC forgets it when the stream ends
+        self._peer: str = context.peer()  # stored here, because gRPC forgets it when the stream ends
         self._ready = False
-        self._checks = 0  # since the last message
+        self._checks = 0  # checks since the last message of the agent
         self._places: set[tuple[str, str]] = set()
         self._unknown: set[int] = set()
-        self._over: dict[int, str] = {}  # session channels without a handler, and why
+        self._over: dict[int, str] = {}  # session channels that were refused, and why
         self._threads: list[threading.Thread] = []
         self._allowance, self._counted_at = _SAYS, time.monotonic()
 
     async def run(self, requests: AsyncIterator[StreamRequest]) -> None:
-        """Read until the stream ends; write at the same time."""
+        """Read messages until the stream ends, and write queued ones at the same time."""
         writing, reading = asyncio.create_task(self._write()), asyncio.create_task(self._read(requests))
         try:
             await asyncio.wait({reading, self._ending}, return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
-                reading.result()  # raises the error that ended it
+                reading.result()  # raises the error that ended the reading
                 await asyncio.sleep(_BROKEN)
             else:
                 code, why = self._ending.result()
@@ -169,14 +169,16 @@ class AgentStream:
             for channel in [
                 channel for channel, session_handler in self._handlers.items() if session_handler.source == source
             ]:
-                self._shut(channel, f"source {source} was withdrawn")  # even if the agent ignores the command
+                # end the session handler even if the agent ignores the command
+                self._shut(channel, f"source {source} was withdrawn")
         self._outgoing.put_nowait((_COMMAND, next(self._numbers), request))
 
     def check_silence(self) -> None:
-        """End session channels with uncommitted records after `_SILENT` checks without a message.
+        """End session channels with uncommitted records if the agent sends nothing for `_SILENT` checks; called every
+        second.
 
-        It is called every second. Otherwise consumers would wait for the transaction of a suspended agent. Checks are
-        counted instead of seconds, because a busy event loop reads messages late.
+        Otherwise consumers would wait for the open transaction of a suspended agent. It counts checks and not seconds,
+        because a busy event loop reads messages late.
         """
         self._checks += 1
         if self._checks > _SILENT:
@@ -184,7 +186,7 @@ class AgentStream:
                 self._shut(channel, f"the agent was silent for {_SILENT} s")
 
     def _shut(self, channel: int, why: str) -> None:
-        """End a session handler and notify its session at once; it may be waiting for credit."""
+        """End a session handler and inform its session at once, which may be waiting for credit."""
         self._handlers.pop(channel).put(None)
         self._over[channel] = why
         self._answer_now(StreamRequest(log_reply=LogReply(channel=channel, failure=_failure(why))))
@@ -212,9 +214,7 @@ class AgentStream:
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     def _answer_now(self, request: StreamRequest) -> None:
-        """Queue an answer of the stream's reader, which must not block: it would stop to read an agent that reads
-        nothing.
-        """
+        """Queue an answer without waiting for space, because waiting would stop the reading of this stream."""
         if self._answers > _WAITING:
             self._end("the agent reads nothing")
             return
@@ -266,7 +266,7 @@ class AgentStream:
                 await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many refused sessions")
             self._over[call.channel] = f"an agent may run {_CHANNELS} sessions on one stream"
             self._audit("session", "refused", self._over[call.channel], request.header.source)
-        if call.channel in self._over:  # its agent may not know it yet
+        if call.channel in self._over:  # the agent may not know yet that the channel has ended
             if call.call:
                 failed = LogReply(channel=call.channel, call=call.call, failure=_failure(self._over[call.channel]))
                 self._answer_now(StreamRequest(log_reply=failed))
@@ -315,7 +315,7 @@ class AgentStream:
         self._fleet.refused({**line, "on": source} if source else line, self.agent)
 
     def _reply(self, reply: LogReply) -> None:
-        """Send a reply from the thread of a session handler. Blocks while the agent reads nothing."""
+        """Send a session handler's reply, from its thread. Blocks while the agent does not read."""
         if self._gone.is_set():
             raise Retriable("the agent has disconnected")
         put = asyncio.run_coroutine_threadsafe(self._answer(StreamRequest(log_reply=reply)), self._loop)

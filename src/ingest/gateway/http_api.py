@@ -1,4 +1,4 @@
-"""The REST API of a gateway for operators. Its OpenAPI description is at `/openapi.json`.
+"""REST API of a gateway for operators. Its OpenAPI description is at `/openapi.json`.
 
 It uses TLS with the gateway's certificate, and bearer tokens with roles. Errors are `{"error": …, "remedy": …}`: 400
 invalid input, 401 no valid token, 403 the role is not sufficient, 404 not found, 409 a concurrent command won, 411 no
@@ -29,7 +29,7 @@ from cdc.model.errors import Retriable, TailorbirdError, TopologyError, UsageErr
 from ingest.fleet.tokens import Guesses, Role, number_of
 from ingest.gateway.commands import FleetCommands, FleetOperator, NotFound, VersionConflict
 
-_LONGEST = 1024 * 1024  # bytes of a request's body
+_LONGEST = 1024 * 1024  # maximum bytes of a request's body
 _REQUEST_TIMEOUT = 10.0  # seconds for a client to finish a request that it has begun
 
 
@@ -38,38 +38,38 @@ class _Body(BaseModel):
 
 
 class TablesToStart(_Body):
-    """Tables by name, each with its settings as in a topology, or `{}`."""
+    """Tables to capture: each name with its options as in a topology, or `{}`."""
 
     tables: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
 class TablesToStop(_Body):
-    """Tables by name."""
+    """Names of tables that are no longer captured."""
 
     tables: list[str] = Field(min_length=1)
 
 
 class TablesToDump(TablesToStop):
-    """Tables by name, and a condition on their rows."""
+    """Names of tables to read again, and a condition on their rows."""
 
     where: str = ""
 
 
 class VersionToRestore(_Body):
-    """The number of an older version."""
+    """Number of the older version whose content becomes the next version."""
 
     version: int
 
 
 class PlaceToReturnTo(_Body):
-    """The newest position with at most `sequence` that was committed before `before_ms`."""
+    """Position to return to: the newest with at most `sequence` that was committed before `before_ms`."""
 
     sequence: int | None = None
     before_ms: float | None = None
 
 
 class Drainage(_Body):
-    """An agent or a gateway, and if it is drained."""
+    """An agent or a gateway, and whether to drain it."""
 
     role: str = Field(pattern="^(agents|gateways)$")
     name: str
@@ -81,7 +81,7 @@ class EmptyBody(_Body):
 
 
 class TokenToIssue(_Body):
-    """The holder, role and validity in days of a new token."""
+    """Holder, role and validity (days) of a new token."""
 
     name: str
     role: str
@@ -91,7 +91,7 @@ class TokenToIssue(_Body):
 def fleet_api(
     commands: FleetCommands, clock: Callable[[], float] = time.monotonic, guesses: Guesses | None = None
 ) -> FastAPI:
-    """Return the application of one tenant; `clock` returns seconds for the limit on failed attempts."""
+    """Return the REST application of one tenant. `clock` returns seconds; `guesses` limits failed attempts."""
     app = FastAPI(title="Tailorbird fleet", version=version("tailorbird"), docs_url=None, redoc_url=None)
     app.state.guard = Guard(commands, guesses or Guesses(), clock)
     _errors(app)
@@ -102,9 +102,9 @@ def fleet_api(
 
 
 class TenantApis:
-    """The applications of all tenants on one address. The token selects the tenant.
+    """The REST applications of all tenants at one address. The token selects the tenant.
 
-    The first tenant refuses unknown tokens. Failed attempts are counted over all tenants.
+    A token that no tenant knows is refused by the first tenant. Failed attempts are counted over all tenants.
     """
 
     def __init__(self, commands: Sequence[FleetCommands], clock: Callable[[], float] = time.monotonic) -> None:
@@ -125,7 +125,7 @@ class Guard:
         self._commands, self._guesses, self._clock = commands, guesses, clock
 
     def operator(self, address: str, what: str, shown: str, role: Role) -> FleetOperator:
-        """Return the operator of a token. Raises HTTPException 401, 403 or 429, and audits each refusal.
+        """Return the operator to whom a token belongs. Raises HTTPException 401, 403 or 429, and audits each refusal.
 
         While an address is refused, its requests are not audited one by one.
         """
@@ -353,14 +353,14 @@ async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Pat
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if its client does not finish a request in time.
+    """An HTTP connection that is closed if the client does not finish a request in time.
 
-    A client may be idle after an answer. But one that sends nothing, or few bytes at a time, would occupy one of the
+    A client may be idle after an answer. But a client that sends a request too slowly would occupy one of the
     connections that all clients share.
     """
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timer for a request, and then for its body."""
+        """Start the timer within which a request and its body must arrive."""
         super().connection_made(transport)
         self._seen: tuple[object, bool] | None = None
         self._look()
@@ -368,7 +368,7 @@ class Connection(H11Protocol):
     def _look(self) -> None:
         cycle = self.cycle
         if cycle is None:
-            awaited = True  # its first request
+            awaited = True  # wait for the first request
         elif cycle.response_complete:
             awaited = self.timeout_keep_alive_task is None  # the next request has begun
         else:
@@ -382,7 +382,7 @@ class Connection(H11Protocol):
 
 
 class SignallessServer(uvicorn.Server):
-    """A server that leaves signals to the gateway, which stops the API together with the streams."""
+    """A uvicorn server without handlers for SIGTERM and SIGINT: the gateway handles them and stops the API itself."""
 
     def install_signal_handlers(self) -> None:
         """Install no handlers."""

@@ -1,4 +1,4 @@
-"""The audit log in the topic `<topology>.audit`, kept for 92 days, not compacted; implements `Audit`."""
+"""Audit log in the topic `<topology>.audit`, which keeps lines for 92 days; implements `Audit`."""
 
 from __future__ import annotations
 

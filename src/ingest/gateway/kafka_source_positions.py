@@ -1,4 +1,4 @@
-"""Read, set back and signal sources by their topics in Kafka; implements `commands.FleetSources`."""
+"""Positions of sources in Kafka, setting a source back, and signals; implements `commands.FleetSources`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.records.capture_interfaces import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class KafkaPositions:
-    """Positions of the sources of one topology's fleet."""
+    """Implements `commands.FleetSources` for the fleet of one topology."""
 
     topology: Topology
 

@@ -1,7 +1,7 @@
-"""Sources that a gateway serves. Each session writes to Kafka as if the capture ran in the gateway.
+"""Sources that a gateway serves. Each session writes to Kafka as if capture ran within the gateway.
 
-Sources that the fleet has configured need a lease. Sources that only the gateway's topology names do not: they serve
-`tailorbird capture --gateway`.
+Sources that were added to the fleet need a lease. Sources of the gateway's own topology do not: they serve `tailorbird
+capture --gateway`.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Implements `grpc_session.ServedSource`."""
+    """A source of the gateway's topology; implements `grpc_session.ServedSource`."""
 
     topology: Topology
     source: Source
 
     @property
     def name(self) -> str:
-        """The source's name."""
+        """Return the source's name."""
         return self.source.name
 
     @cached_property
     def permits(self) -> Permits:
-        """The topics and keys that its sessions may write."""
+        """Return the topics and keys that its sessions may write."""
         topics = source_topics(self.topology, self.source)
         return Permits(self.topology.name, self.source.name, frozenset(topics.changes), topics.open_ended)
 
     def log(self) -> SessionLog:
-        """Open its change log for a session. Raises Retriable while Kafka is unavailable."""
+        """Open the change log for a session. Raises Retriable while Kafka is unavailable."""
         return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source), TRANSACTION_TIMEOUT_MS)
 
     def signals(self) -> SignalValues:
@@ -58,7 +58,7 @@ class KafkaSource:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """An agent's lease of a source at an epoch, checked against the current state of the topic."""
+    """An agent's claim to have a lease of a source at an epoch, to be checked against the fleet's topic."""
 
     topic: StateTopic
     source: str
@@ -66,7 +66,8 @@ class HeldLease:
     epoch: int
 
     def check(self) -> None:
-        """Raise Retriable if the agent does not hold the lease. It then starts again with its current assignments."""
+        """Raise Retriable if the agent does not have the lease now. It then starts again with its current
+        assignments."""
         lease = self.topic.fresh().leases.get(self.source)
         if lease is None or not lease.admits(self.agent, self.epoch):
             held = f"agent {lease.agent} has it at epoch {lease.epoch}" if lease and lease.agent else "no agent has it"
@@ -74,10 +75,10 @@ class HeldLease:
 
 
 class LeasedLog(KafkaLog):
-    """A change log whose recovery checks the lease before and after it fences predecessors.
+    """A change log that checks the lease before and after it fences earlier writers.
 
-    The first check keeps a session without a lease from fencing others. The second one detects a newer holder that this
-    session has fenced by mistake.
+    The first check keeps a session without a lease from fencing others. The second one notices that this session has
+    fenced a newer holder of the lease.
     """
 
     def __init__(self, topology: Topology, source: Source, held: HeldLease) -> None:
@@ -95,9 +96,9 @@ class LeasedLog(KafkaLog):
 
 @dataclass(frozen=True)
 class LeasedSource:
-    """A source that the fleet has configured; implements `grpc_session.ServedSource`.
+    """A source that was added to the fleet; implements `grpc_session.ServedSource`.
 
-    The session handler's thread parses the configuration: 512 KiB take seconds, which would block other streams.
+    The session handler's thread parses the configuration, not the event loop: 512 KiB take seconds.
     """
 
     topology: Topology
@@ -107,16 +108,16 @@ class LeasedSource:
 
     @cached_property
     def served(self) -> KafkaSource:
-        """The source as if the topology had configured it."""
+        """Return the source as if it were in the gateway's topology."""
         return KafkaSource(self.topology, source_of(self.spec, self.topology.name, self.name))
 
     @property
     def permits(self) -> Permits:
-        """The topics and keys that its sessions may write."""
+        """Return the topics and keys that its sessions may write."""
         return self.served.permits
 
     def log(self) -> SessionLog:
-        """Open its change log for a session. Raises Retriable while Kafka is unavailable, and without the lease."""
+        """Open the change log for a session. Raises Retriable if Kafka is unavailable, or the agent has no lease."""
         return LeasedLog(self.topology, self.served.source, self.held)
 
     def signals(self) -> SignalValues:
@@ -126,9 +127,9 @@ class LeasedSource:
 
 @dataclass(frozen=True, slots=True)
 class UnleasedSource:
-    """A fleet source for which the agent has no lease; implements `grpc_session.ServedSource`.
+    """A source of the fleet for which the agent has no lease; implements `grpc_session.ServedSource`.
 
-    Only its session channel fails, because the agent's other sources share the stream.
+    Only its session channel fails. The stream remains open, because other sources of the agent share it.
     """
 
     name: str
@@ -136,21 +137,24 @@ class UnleasedSource:
 
     @property
     def permits(self) -> Permits:
-        """No permissions."""
+        """Return permissions that allow nothing."""
         return Permits("", self.name, frozenset(), False)
 
     def log(self) -> SessionLog:
-        """Raise Retriable."""
+        """Raise Retriable, because the agent has no lease."""
         raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
 
     def signals(self) -> SignalValues:
-        """Raise Retriable."""
+        """Raise Retriable, because the agent has no lease."""
         raise Retriable(f"agent {self.agent} has no lease of source {self.name}")
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaFleet:
-    """Sources that agents of a tenant may capture, from a topology and the fleet; implements `grpc_streams.Fleet`."""
+    """Sources that the agents of a tenant may capture; implements `grpc_streams.Fleet`.
+
+    They are in the topology, or were added to the fleet (`topic`).
+    """
 
     topology: Topology
     tenant: str
@@ -166,7 +170,8 @@ class KafkaFleet:
                 return UnleasedSource(name, agent.name)
             return LeasedSource(self.topology, name, spec, HeldLease(self.topic, name, agent.name, epoch))
         found = self.topology.sources.get(name)
-        if found is not None and found.agent is not None:  # agents capture it, under a lease, once it is applied
+        # the topology assigns it to agents: they capture it under a lease, after `apply`
+        if found is not None and found.agent is not None:
             return UnleasedSource(name, agent.name)
         return None if found is None else KafkaSource(self.topology, found)
 
@@ -192,4 +197,4 @@ class KafkaFleet:
         """Do nothing: there is no coordinator."""
 
     def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None) -> None:
-        """Do nothing: the gateway's log contains it."""
+        """Do nothing: the gateway's log already contains the refusal."""

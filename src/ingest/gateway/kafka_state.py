@@ -1,4 +1,4 @@
-"""The fleet's topic in Kafka. One thread reads it from the beginning; implements `StateTopic`."""
+"""The fleet's topic in Kafka, which one thread reads from the beginning; implements `StateTopic`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ingest.fleet.state import FleetState, StateRecord, folded
 from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, client_settings, make_topic
 
 _BATCH = 1000  # records
-_QUEUE = 2 * MAX_MESSAGE // 1024  # KiB that are queued while Kafka is unavailable
+_QUEUE = 2 * MAX_MESSAGE // 1024  # maximum KiB that are queued while Kafka is unavailable
 # compacted every hour, because a gateway reads the whole topic when it starts
 _CONFIG = {
     "cleanup.policy": "compact",
@@ -28,14 +28,14 @@ _CONFIG = {
     "max.message.bytes": str(MAX_MESSAGE),
 }
 
-# errors of a restarted broker for a client with old metadata
+# errors that a restarted broker returns to a client with old metadata
 _STALE = {Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH}
 
 log = structlog.get_logger()
 
 
 class KafkaState:
-    """The topic of one topology. The reading thread calls `changed` after it has read records."""
+    """The fleet's topic of one topology. The reading thread calls `changed` after it has read records."""
 
     changed: Callable[[], None] | None = None
 
@@ -78,7 +78,7 @@ class KafkaState:
             except (KafkaException, TimeoutError) as error:
                 stale = isinstance(error, KafkaException) and error.args[0].code() in _STALE
                 if stale and self._admin is admin:
-                    # an admin client keeps the leader that it knows for 15 minutes
+                    # a new client, because an admin client caches the leader for 15 minutes
                     self._admin = AdminClient(client_settings(self._brokers))
                 # a new topic, or a broker that stops: the partition has a leader soon
                 passing = stale or (isinstance(error, KafkaException) and error.args[0].retriable())
@@ -165,7 +165,7 @@ class KafkaState:
                 failed = error
         if messages:
             self._fold(records, reached)
-        if failed is not None:  # after the records of the same batch, which are not read again
+        if failed is not None:  # raise it only after the records of the same batch, which are not read again
             raise KafkaException(failed)
 
     def _fold(self, records: list[StateRecord], reached: int) -> None:

@@ -1,9 +1,8 @@
-"""Flow control of agents' records: a budget of bytes for all session channels, and a window for each of them.
+"""Flow control of agents' records: a budget of bytes for the whole process, and a window for each session channel.
 
-A channel starts with a window of `FIRST`, which does not count towards the budget, so that each channel can always
-proceed. The window doubles if more arrives between two commits, up to half of the budget. It halves if most of it was
-not used. Records in librdkafka's queue count, too. Otherwise a gateway would hold megabytes of each source while Kafka
-is unavailable.
+A window begins at `FIRST` bytes, which do not count towards the budget, so that each channel can always proceed. It
+doubles if more arrives between two commits, up to half of the budget. It halves if most of it was not used. Records in
+librdkafka's queue count, too. Otherwise a gateway would hold megabytes of each source while Kafka is unavailable.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from collections import deque
 from ingest.fleet.frames import PIECE
 from ingest.fleet.wire import FIRST, MOST
 
-TOTAL = 96 * 1024 * 1024  # bytes of a gateway process
+TOTAL = 96 * 1024 * 1024  # the budget of a gateway process in bytes
 
 
 class CreditBudget:
-    """Bytes that all session channels of a process share, in addition to `FIRST` of each. Thread-safe."""
+    """Budget of bytes that all session channels of a process share, in addition to `FIRST` for each. Thread-safe."""
 
     def __init__(self, total: int = TOTAL) -> None:
         self._total, self._held = total, 0
@@ -26,16 +25,16 @@ class CreditBudget:
 
     @property
     def held(self) -> int:
-        """Bytes of windows beyond `FIRST`, and bytes in flight to Kafka."""
+        """Return the bytes of windows beyond `FIRST`, plus bytes in flight to Kafka."""
         return self._held
 
     @property
     def over(self) -> bool:
-        """Return whether channels hold more than the budget, because records in flight cannot be refused."""
+        """Return whether the budget is exceeded, which is possible because records in flight cannot be refused."""
         return self._held > self._total
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes from the half for windows, and return True if so much was left."""
+        """Take `size` bytes for a window, if the half of the budget for windows allows it. Returns whether it does."""
         with self._lock:
             if self._held + size > self._total // 2:
                 return False
@@ -54,7 +53,7 @@ class CreditBudget:
 
 
 class ChannelCredit:
-    """Credit of one session channel.
+    """Window and credit of one session channel.
 
     The event loop's thread calls `receive`; the session handler's thread calls all other methods.
     """
@@ -62,19 +61,20 @@ class ChannelCredit:
     def __init__(self, budget: CreditBudget) -> None:
         self._budget = budget
         self._granted, self._received, self._taken = FIRST, 0, 0
-        self._window, self._since, self._grown = FIRST, 0, 0  # bytes since the last commit, and at the last growth
-        # number of the last record, and bytes, of each piece in the log's queue
+        # bytes received since the last commit, and their number when the window last grew
+        self._window, self._since, self._grown = FIRST, 0, 0
+        # of each message in the log's queue: number of its last record, and bytes
         self._undelivered = deque[tuple[int, int]]()
         self._in_flight = 0
 
     @property
     def window(self) -> int:
-        """Bytes that may be in flight."""
+        """Return the number of bytes that the agent may have in flight."""
         return self._window
 
     @property
     def in_flight(self) -> int:
-        """Bytes that the log has accepted, and Kafka has not yet confirmed."""
+        """Return the number of bytes that the log has accepted and Kafka has not confirmed."""
         return self._in_flight
 
     @property
@@ -89,9 +89,9 @@ class ChannelCredit:
         return self._received <= self._granted + PIECE
 
     def accept(self, size: int, records: int) -> int:
-        """Count `size` bytes that the log has accepted, and return the new credit for the agent.
+        """Count `size` bytes that the log has accepted, and return the new credit to grant the agent.
 
-        `records` is the number of records since the start. The credit exceeds `size` if the window grows.
+        `records` is the number of records since the start. The credit is greater than `size` if the window grows.
         """
         self._since += size
         self._undelivered.append((records, size))
@@ -109,25 +109,25 @@ class ChannelCredit:
         return credit
 
     def delivered(self, records: int) -> None:
-        """Count deliveries: Kafka has confirmed the first `records` records."""
+        """Note that Kafka has confirmed the first `records` records."""
         while self._undelivered and self._undelivered[0][0] <= records:
             _, size = self._undelivered.popleft()
             self._in_flight -= size
             self._budget.give(size)
 
     def commit(self) -> None:
-        """Handle a commit: halve the window if little of it was used."""
+        """Note a commit: halve the window if little of it was used."""
         if self._since < self._window // 4:
             self._window = max(FIRST, self._window // 2)
         self._since = self._grown = 0
 
     def dropped(self) -> None:
-        """Release all bytes in flight after an abort."""
+        """Return all bytes in flight to the budget, after an abort."""
         self._undelivered.clear()
         self._budget.give(self._in_flight)
         self._in_flight = 0
 
     def close(self) -> None:
-        """Release everything, at the end of the channel."""
+        """Return everything to the budget, at the end of the channel."""
         self.dropped()
         self._budget.give(self._granted - self._taken - FIRST)

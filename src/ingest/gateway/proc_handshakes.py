@@ -1,7 +1,6 @@
-"""Report failed TLS handshakes.
+"""Read failed TLS handshakes from the standard error of the own process, where gRPC's C library reports them.
 
-gRPC closes a connection with a refused certificate before any Python code sees it. It reports the reason only on the
-process's standard error, so this module reads that and passes it on.
+gRPC closes a connection with a refused certificate before any Python code sees it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _STDERR = 2
 
 @contextmanager
 def handshakes(failed: Callable[[str], None]) -> Iterator[None]:
-    """Call `failed` with the reason of each failed handshake while the context is open.
+    """Call `failed` with the reason of each failed TLS handshake while the block runs.
 
     `failed` runs in another thread and must not raise.
     """
@@ -31,7 +30,7 @@ def handshakes(failed: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.dup2(kept, _STDERR)  # closes the pipe: the thread reads the rest
+        os.dup2(kept, _STDERR)  # restores standard error and so closes the pipe; the thread reads the rest
         thread.join(5.0)
         os.close(kept)
 

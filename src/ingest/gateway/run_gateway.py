@@ -37,7 +37,7 @@ from ingest.gateway.tenants import Tenants
 Sourced = Callable[[FleetIdentity, str, int], ServedSource | None]
 _ISSUE = "tailorbird fleet ca issue gateway NAME --into FOLDER"
 _TURN = 1.0  # seconds at most between a coordinator's turns
-# queued messages of agents to the coordinator: how many, and bytes; each stream has a limit, too
+# maximum messages of agents that wait for the coordinator, and their bytes; each stream has a limit, too
 _UNHEARD, _UNHEARD_BYTES = 100_000, 64 * 1024 * 1024
 
 log = structlog.get_logger()
@@ -51,13 +51,12 @@ def run(
     tokens: str | None = None,
     tenants: Mapping[str, str] | None = None,
 ) -> None:
-    """Serve at `listen` (host:port) until SIGTERM or SIGINT, with the certificate in `folder`.
+    """Serve agents at `listen` (host:port) until SIGTERM or SIGINT, with the certificate in `folder`.
 
-    `tokens` is the address for agents with tokens, `api` the one for operators. `file` is the topology of the gateway's
-    own tenant, `tenants` those of other tenants. It first waits for Kafka.
-
-    Raises UsageError if the certificate is not a gateway's, or an address is unavailable. However it ends, agents
-    connect again and recover.
+    `tokens` is the address for agents that use tokens, `api` the one for operators. `file` is the topology of the
+    gateway's own tenant; `tenants` maps other tenants to their topologies. It waits until Kafka is available. Raises
+    UsageError if the certificate is not a gateway's, or an address is in use. However the process ends, agents connect
+    again and recover.
     """
     log_lines("json")
     pem = {name: _read(folder / f"{name}.pem") for name in ("ca", "cert", "key")}
@@ -123,7 +122,7 @@ async def _serve(
 
 
 class TenantSessions:
-    """Parts of a gateway for one tenant: the fleet's topics, the runtime with its coordinator, and the commands."""
+    """The parts of a gateway for one tenant: the fleet's topics, the runtime with its coordinator, and the commands."""
 
     def __init__(self, name: str, tenant: str, topology: Topology, topic: KafkaState, audit: KafkaAudit) -> None:
         self.tenant, self._topic, self._audit = tenant, topic, audit
@@ -133,13 +132,13 @@ class TenantSessions:
         topic.changed = self.runtime.wake
 
     def close(self) -> None:
-        """Close all parts."""
+        """Stop the runtime and close the topics."""
         for close in (self.runtime.close, self._topic.close, self._audit.close):
             close()
 
 
 async def _opened(topology: Topology, stopped: asyncio.Event) -> tuple[KafkaState, KafkaAudit] | None:
-    """Open the topics when Kafka is available; None if the gateway was stopped before."""
+    """Open the topics, waiting until Kafka is available; None if the gateway was stopped before."""
     while not stopped.is_set():
         try:
             return await asyncio.to_thread(_topics, topology)
@@ -162,14 +161,16 @@ async def _unless(stopped: asyncio.Event, seconds: float) -> None:
 
 
 class GatewayRuntime:
-    """Thread of a gateway's coordinator, between the gRPC server and the fleet's topic; implements
-    `grpc_streams.Fleet`.
+    """Thread that runs a gateway's coordinator; it receives messages from the gRPC server and changes of the fleet's
+    topic.
+
+    Implements `grpc_streams.Fleet`.
     """
 
     def __init__(self, coordinator: Coordinator, source: Sourced, audit: Audit, topic: StateTopic) -> None:
         self._coordinator, self._source, self._audit, self._topic = coordinator, source, audit, topic
         self._handshakes = Guesses(most=60)
-        self._put, self._got = 0, 0  # bytes of messages; each counter belongs to one thread
+        self._put, self._got = 0, 0  # bytes of queued messages: added by one thread, removed by another
         self._heard: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="coordinator", daemon=True)
         self._thread.start()
@@ -267,7 +268,7 @@ class GatewayRuntime:
         except TailorbirdError as error:  # the next turn tries again
             log.warning("the coordinator waits", why=str(error))
             time.sleep(0.2)
-        except Exception:  # logged: if the thread ended, no agent would receive assignments
+        except Exception:  # only log it: without this thread no agent would receive assignments
             log.exception("the coordinator failed: internal error")
             time.sleep(0.2)
 
@@ -285,7 +286,7 @@ def coordinator_of(name: str, tenant: str, topology: str, topic: StateTopic, aud
 
 
 def commands_of(topology: Topology, topic: StateTopic, audit: Audit) -> FleetCommands:
-    """Return commands with this process's clock and secrets."""
+    """Return the commands of a tenant with this process's clock and random secrets."""
     return FleetCommands(
         topic, audit, topology.name, KafkaPositions(topology),
         now_ms=lambda: int(time.time() * 1000), number=lambda: secrets.token_hex(8),

@@ -1,4 +1,4 @@
-"""Serve several tenants with one gateway. Each agent has access only to the fleet of its tenant."""
+"""Serve several tenants with one gateway: each agent has access only to the fleet of its tenant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ingest.gateway.grpc_streams import Fleet
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """The fleets of all tenants; implements `grpc_streams.Fleet`. The fleet of `own` audits unknown peers."""
+    """The fleets of all tenants; implements `grpc_streams.Fleet`. The fleet of the tenant `own` audits unknown
+    peers."""
 
     own: str
     fleets: Mapping[str, Fleet]
@@ -36,7 +37,8 @@ class Tenants:
         """Implements `Fleet.bearer`."""
         answers = [fleet.bearer(token) for fleet in self.fleets.values()]
         agents = [one for one in answers if not isinstance(one, str)]
-        return agents[0] if agents else max((str(one) for one in answers), key=len)  # whose fleet knows it says more
+        # prefer the answer of the fleet that knows the token
+        return agents[0] if agents else max((str(one) for one in answers), key=len)
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
         """Implements `Fleet.joined`."""

@@ -1,1 +1,1 @@
-"""Write changes to Kafka topics, one Kafka transaction per commit; an in-memory log does the same."""
+"""Logs of changes: Kafka topics with one Kafka transaction per commit, and an in-memory log for tests."""

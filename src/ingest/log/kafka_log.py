@@ -1,7 +1,7 @@
-"""Kafka as the log of changes: one transactional producer per source; implements `ChangeLog`.
+"""Change log in Kafka, with one transactional producer per source; implements `ChangeLog`.
 
-Delivery is exactly once for read_committed readers. Records and their checkpoint are one Kafka transaction, and
-initTransactions fences predecessors before the checkpoint is read. A KafkaLog serves one session.
+Delivery is exactly once for read_committed consumers. Records and their checkpoint are one Kafka transaction, and
+initTransactions fences earlier writers before the checkpoint is read. A KafkaLog serves one session.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ingest.records.findings import Search
 from ingest.records.records import checkpoint_value, history_start, read_checkpoint
 
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
-# How long a transaction may stay open: the broker's default limit. Gateways use a shorter limit (`kafka_sources`).
+# Milliseconds that a transaction may stay open: the brokers' default. Gateways use less (`kafka_sources`).
 TRANSACTION_TIMEOUT_MS = 900_000
-_POLL_EVERY = 200  # records appended between two calls that collect delivery reports
+_POLL_EVERY = 200  # number of appended records after which delivery reports are collected
 
 
 class KafkaLog:
-    """The log of one source, for one session."""
+    """Change log of one source, for one session."""
 
     def __init__(
         self, topology: Topology, source: Source, topics: SourceTopics, timeout_ms: int = TRANSACTION_TIMEOUT_MS
@@ -46,13 +46,13 @@ class KafkaLog:
         self._ends: dict[str, dict[int, int]] = {
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
-        self._committed: dict[str, dict[int, int]] = {}  # `_ends` at this session's last commit
+        self._committed: dict[str, dict[int, int]] = {}  # value of `_ends` at the last commit of this session
         self._ensured = set(topics.changes)
         self._searches: list[Search] = []
         self._open, self._began, self._longest = False, 0.0, timeout_ms / 1000
         self._unpolled = 0
         self._failure: Any = None
-        # The history is read from here: the offset of the first record of the last restatement.
+        # Offset in `…history` at which the whole history begins: that of the last `restate`.
         self._history_start = 0
         self._restating = False
         self._producer = Producer(
@@ -64,7 +64,7 @@ class KafkaLog:
                 enable_idempotence=True,
                 compression_type="lz4",
                 partitioner="murmur2_random",
-                linger_ms=20,  # a commit does not wait for it: its flush sends at once
+                linger_ms=20,  # does not delay a commit, whose flush sends at once
                 message_max_bytes=MAX_MESSAGE,
                 queue_buffering_max_messages=100_000,
                 queue_buffering_max_kbytes=32 * 1024,
@@ -72,13 +72,13 @@ class KafkaLog:
         )
 
     def recover(self) -> Recovered:
-        """Implements `ChangeLog.recover`. Fences predecessors first, then reads back what they committed."""
+        """Implements `ChangeLog.recover`. Fences earlier writers first, then reads back what they committed."""
         with self._translated("begin"):
             self._producer.init_transactions(TIMEOUT)
         return self.peek()
 
     def peek(self) -> Recovered:
-        """Return what is committed now, like `recover`, but without fencing other producers."""
+        """Return what is committed now, like `recover`, but without fencing a running capture."""
         with self._translated("read back the position"):
             stored = self._last_position()
         return self._recovered(stored)
@@ -102,7 +102,8 @@ class KafkaLog:
         return Recovered(checkpoint=checkpoint, schemas=schemas, history=history, behind=frozenset(behind | lost))
 
     def _lost(self) -> set[str]:
-        """Return the topics that end before their committed offsets: they were deleted, and perhaps created again."""
+        """Return the topics that end before the offsets in the checkpoint, because they were deleted and created
+        again."""
         admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         there = admin.list_topics(timeout=TIMEOUT).topics
@@ -114,7 +115,7 @@ class KafkaLog:
         }
 
     def ensure_topic(self, name: str) -> None:
-        """Create the change topic of a table that appeared only now. Raises Retriable while Kafka is unavailable."""
+        """Create the change topic of a table that is not listed. Raises Retriable if Kafka is unavailable."""
         if name not in self._ensured:
             make_change_topic(self._topology.log, name)
             self._ensured.add(name)
@@ -135,7 +136,7 @@ class KafkaLog:
                 if partition is None:
                     try:
                         produce(topic, value, key, on_delivery=delivered)
-                    except BufferError:  # full: let the brokers take some first
+                    except BufferError:  # the queue is full: wait until the brokers have taken some records
                         self._patiently(record, -1)
                 else:
                     every = partition == EVERY_PARTITION
@@ -148,13 +149,13 @@ class KafkaLog:
             raise self._translation(exception, "append") from exception
 
     def undelivered(self, seconds: float = 0.0) -> int:
-        """Return the number of records that Kafka has not acknowledged, after waiting at most `seconds` for it."""
+        """Return how many records Kafka has not acknowledged, after waiting at most `seconds` for that."""
         with self._translated("append"):
             self._producer.poll(seconds)
         return len(self._producer)
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Implements `ChangeLog.commit`. The checkpoint's record also holds the end offset of each change topic."""
+        """Implements `ChangeLog.commit`. The checkpoint's record contains the end offset of each change topic, too."""
         with self._translated("commit"):
             self._begin()
             if self._producer.flush(TIMEOUT):
@@ -188,7 +189,7 @@ class KafkaLog:
         self._drop()
 
     def _drop(self) -> None:
-        """Forget the records in flight."""
+        """Forget the records that are in flight."""
         with suppress(KafkaException, SystemError):
             self._producer.purge()
             self._producer.flush(0)
@@ -199,7 +200,7 @@ class KafkaLog:
             self._open, self._began = True, time.monotonic()
 
     def _patiently(self, record: Record, partition: int) -> None:
-        """Produce to a partition (-1: the key's) as soon as the client's queue has room."""
+        """Produce a record to a partition (-1: by the key's hash), waiting while the client's queue is full."""
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:
@@ -225,7 +226,7 @@ class KafkaLog:
                 ends[partition] = end
 
     def _last_position(self) -> bytes | None:
-        """Return the newest committed position: from this source's partition, else from those older versions used."""
+        """Return the source's newest committed position record, from its own partition or else from all others."""
         own = self._topics.positions_partition
         with self._reader() as consumer:
             metadata = consumer.list_topics(self._topics.positions, timeout=TIMEOUT)
@@ -237,7 +238,7 @@ class KafkaLog:
         return None
 
     def _last_of(self, consumer: Any, partition: int) -> bytes | None:
-        """Return this source's newest record in a partition of positions, searched backwards in growing steps."""
+        """Return the source's newest record in a partition of `…positions`, searched backwards in growing steps."""
         wait_for_others = partition == self._topics.positions_partition
         end = self._stable_end(self._topics.positions, partition, wait=wait_for_others)
         low, _ = consumer.get_watermark_offsets(TopicPartition(self._topics.positions, partition), timeout=TIMEOUT)
@@ -254,7 +255,7 @@ class KafkaLog:
         return None
 
     def _schemas(self) -> Mapping[TableId, TableSchema]:
-        """Return the newest schema of each of this source's tables."""
+        """Return the newest published schema of each table of the source."""
         found: dict[TableId, TableSchema] = {}
         end = self._stable_end(self._topics.schemas, 0, wait=True)
         with self._reader() as consumer:
@@ -297,7 +298,7 @@ class KafkaLog:
         return found
 
     def search(self, search: Search) -> None:
-        """Implements `ChangeLog.search`. A separate thread reads."""
+        """Implements `ChangeLog.search`, with a separate thread."""
         if search.topic not in self._ensured and search.topic not in self._ends:
             search.done = True
             return
@@ -306,9 +307,9 @@ class KafkaLog:
         KafkaSearch(client_settings(self._brokers), self._id, search, floor).start()
 
     def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
-        """Return the partition's end once no transaction is open in it. Raises Retriable when that takes too long.
+        """Return the end of a partition once no transaction is open in it. Raises Retriable if that takes too long.
 
-        Records of this source may follow another producer's open transaction, where read_committed cannot see them.
+        A read_committed consumer sees no record, of any source, after the begin of an open transaction.
         """
         admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
@@ -375,7 +376,7 @@ class KafkaLog:
         if error is None:
             return Fatal(f"Kafka at {self._brokers}: {doing}: {exception}")
         if error.code() in _FENCED:
-            if self._open and time.monotonic() - self._began > self._longest:  # `recover` reports who else is there
+            if self._open and time.monotonic() - self._began > self._longest:  # the error of `recover` names the cause
                 return Retriable(f"Kafka aborted a transaction that was open for more than {self._longest:.0f} s")
             return Fatal(
                 f"another capture of source {self._source} has taken over",
@@ -384,10 +385,9 @@ class KafkaLog:
         return Retriable(f"Kafka at {self._brokers}: {doing}: {error.str()}")
 
     def _lost_error(self, exception: SystemError) -> Any:
-        """Return the error that the client lost.
+        """Return the error that the client lost when an error during callbacks became a SystemError without cause.
 
-        An error during callbacks ends in a SystemError, at times without a cause. Then a record's delivery report has
-        it, or the producer, which answers every later call with a fatal error.
+        The delivery report of a record has it, or the producer, which answers every later call with a fatal error.
         """
         if isinstance(exception.__cause__, KafkaException):
             return exception.__cause__.args[0]

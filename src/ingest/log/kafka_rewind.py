@@ -1,4 +1,5 @@
-"""Rewind the capture of a source to one of its kept positions, with the schema history as of that position."""
+"""Set the capture of a source back to one of its marks, with the schema history as of that mark (`tailorbird
+rewind`)."""
 
 from __future__ import annotations
 
@@ -15,16 +16,15 @@ from ingest.records.records import Recorder
 
 
 def kept_positions(topology: Topology, source: Source) -> list[Checkpoint]:
-    """Return the positions that the capture can be rewound to, oldest first. A running capture is not disturbed."""
+    """Return the marks to which a capture can be set back, oldest first. A running capture is not disturbed."""
     with _log(topology, source) as log:
         return marks_of(log.peek().history, source.name)
 
 
 def set_back(topology: Topology, source: Source, sequence: int | None, ts_ms: float | None) -> Checkpoint:
-    """Rewind the capture to the newest kept position with a sequence of at most `sequence` and a commit time before
-    `ts_ms`.
+    """Set a capture back to its newest mark with at most this sequence number and a commit time before `ts_ms`.
 
-    This is one Kafka transaction, which fences a running capture. Raises UsageError when no kept position is old
+    Returns the mark. This is one Kafka transaction, which fences a running capture. Raises UsageError if no mark is old
     enough.
     """
     with _log(topology, source) as log:

@@ -1,4 +1,4 @@
-"""Search a change topic in a separate thread while the producer keeps writing to it."""
+"""Search a change topic in a separate thread, while the session's producer writes to it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _BATCH = 500
 
 
 class KafkaSearch:
-    """Passes to a search what is committed in its topic so far, then sets its `done`, or `failed` to the error.
+    """Passes all committed records of a topic to a search, then sets its `done`; after an error, its `failed`.
 
-    `floor`: by partition, the end offset of what the searching session has committed. A broker acknowledges a commit
-    before the partitions show it. Until they do, a read_committed reader would see an earlier end.
+    `floor` are the end offsets, by partition, of what the session has committed. A broker acknowledges a commit before
+    the partitions show it to read_committed consumers, so the search waits until they do.
     """
 
     def __init__(self, settings: Mapping[str, Any], group: str, search: Search, floor: Mapping[int, int]) -> None:
         self._settings, self._group, self._search, self._truncation_point = settings, group, search, floor
 
     def start(self) -> None:
-        """Start to read. Everything committed before this call is read."""
+        """Start to read. Everything that was committed before this call is read."""
         threading.Thread(target=self._run, name="search", daemon=True).start()
 
     def _run(self) -> None:
@@ -85,10 +85,10 @@ class KafkaSearch:
         search.begin, search.done = ends, True
 
     def _ends(self) -> dict[int, int]:
-        """Return the end of each partition for a read_committed reader."""
+        """Return the end offset of each partition for a read_committed consumer."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         asked = {TopicPartition(self._search.topic, p): newest for p in self._truncation_point}
-        # kept in a variable: the client must outlive its pending answers
+        # in a variable, because the client must live until its answers have arrived
         admin = AdminClient(dict(self._settings))
         deadline = time.monotonic() + TIMEOUT
         while True:

@@ -1,4 +1,4 @@
-"""Read signals from the topic `…signals`, like Debezium's Kafka signal channel, and send them."""
+"""Send and read signals in the topic `…signals`, like Debezium's Kafka signal channel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 
 class KafkaSignals:
-    """Implements `signals.Signals` for one source of a topology. Only partition 0 of the topic counts."""
+    """Reads the signals to one source; implements `signals.Signals`. Only partition 0 of the topic is used."""
 
     def __init__(self, topology: Topology, source: str) -> None:
         self._topic = naming.signals_topic(topology.name)
@@ -35,7 +35,7 @@ class KafkaSignals:
         return [signal_of(value) for value in found], following
 
     def values(self, start: int | None) -> tuple[list[Mapping[str, Any]], int | None]:
-        """Return the same signals as the JSON objects that were written."""
+        """Return the same signals as the JSON objects in the topic."""
         found: list[Mapping[str, Any]] = []
         try:
             if self._consumer is None:
@@ -83,8 +83,7 @@ class KafkaSignals:
 def send(topology: Topology, source: str, value: dict[str, Any]) -> int:
     """Send a signal to the capture of a source, and return its offset once Kafka has acknowledged it.
 
-    The capture has executed the signal when it has committed a later offset. Raises Retriable while Kafka is
-    unavailable.
+    The capture has executed the signal when it commits a greater offset. Raises Retriable while Kafka is unavailable.
     """
     brokers = topology.log.brokers
     failed: list[Any] = []

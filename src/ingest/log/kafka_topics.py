@@ -1,4 +1,4 @@
-"""Create the topics of a source. Idempotent, and safe while other sources' captures do the same."""
+"""Create the topics of a source. Safe to repeat, and to run while captures of other sources do the same."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
 from cdc.topology.topology import Log, Source, Topology
 
-MAX_MESSAGE = 16 * 1024 * 1024  # bytes of a record batch; `transactions.MAX_IMAGE` keeps records below it
+MAX_MESSAGE = 16 * 1024 * 1024  # maximum bytes of a record batch; `images.MAX_IMAGE` keeps records below it
 _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
 TIMEOUT = 30.0  # seconds that one call waits for the brokers
-_PLACES = 8  # partitions of positions shared by sources that no topology file lists
+_PLACES = 8  # partitions of `…positions` that sources outside the topology file share
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTopics:
-    """Topics of a source: its change topics by name, their partitions, and its own partition of `…positions`.
+    """Names of a source's topics, number of partitions of its change topics, and its partition of `…positions`.
 
-    `open_ended`: more change topics may exist, for tables that the topology does not list.
+    `open_ended`: more change topics may appear, for tables that the topology does not list.
     """
 
     changes: tuple[str, ...]
@@ -43,10 +43,10 @@ class SourceTopics:
 
 
 def source_topics(topology: Topology, source: Source) -> SourceTopics:
-    """Return the names and partitions of a source's topics.
+    """Return names and partitions of a source's topics.
 
-    The positions partition is the source's index in the topology file. Sources that the file does not list share a
-    fixed number of partitions, by hash of the name.
+    The partition of `…positions` is the source's index in the topology file. Sources outside the file share a fixed
+    number of partitions, by the hash of their name.
     """
     names = list(topology.sources)
     place = names.index(source.name) if source.name in names else zlib.crc32(source.name.encode()) % _PLACES
@@ -63,9 +63,9 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
 
 
 def make_topics(topology: Topology, source: Source) -> SourceTopics:
-    """Create missing topics.
+    """Create the topics of a source that do not exist.
 
-    Raises Retriable while Kafka is unavailable, and UsageError when a topic's partition count differs from the
+    Raises Retriable while Kafka is unavailable, and UsageError if a topic has another number of partitions than the
     topology.
     """
     topics = source_topics(topology, source)
@@ -97,12 +97,12 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
 
 
 def make_change_topic(log: Log, name: str) -> None:
-    """Create the topic of a table that is not listed, unless it exists. Raises Retriable while Kafka is unavailable."""
+    """Create the change topic of a table that is not listed. Raises Retriable while Kafka is unavailable."""
     _check_partitions(log, name, make_topic(log, name, log.partitions, _compacted(log)))
 
 
 def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) -> int:
-    """Create a topic unless it exists, wait until it is writable, and return its partition count.
+    """Create a topic if it does not exist, wait until it is writable, and return its number of partitions.
 
     Raises Retriable while Kafka is unavailable.
     """
@@ -114,9 +114,9 @@ def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) 
 
 @contextmanager
 def _answering(log: Log) -> Iterator[AdminClient]:
-    """Yield an admin client whose failures become Retriable errors.
+    """Return an admin client for the block; failures become Retriable.
 
-    The message says so when the brokers refuse the login, or when their certificate is not trusted.
+    If the brokers refuse the login, or their certificate is not trusted, the message says so.
     """
     refused = list[str]()
 
@@ -131,7 +131,7 @@ def _answering(log: Log) -> Iterator[AdminClient]:
         try:
             yield admin
         except KafkaException:
-            admin.poll(0)  # calls `on_error` with the reason
+            admin.poll(0)  # a call that lets the client report connection errors to `on_error`
             raise
     except KafkaException as error:
         said = refused[-1] if refused else error.args[0].str()
@@ -157,9 +157,9 @@ def _compacted(log: Log) -> dict[str, str]:
 
 
 def client_settings(brokers: Brokers, **more: Any) -> dict[str, Any]:
-    """Return librdkafka client settings, with underscores in names replaced by dots.
+    """Return settings for a librdkafka client; names in `more` have underscores instead of dots.
 
-    librdkafka's own log lines are dropped: real failures are returned as errors of the call concerned.
+    librdkafka's own log lines are dropped, because the failed call returns the error anyway.
     """
     settings = {name if name == "error_cb" else name.replace("_", "."): value for name, value in more.items()}
     return {**brokers.librdkafka(), "error_cb": lambda error: None, "logger": _SILENT, **settings}
@@ -174,15 +174,16 @@ def _make(admin: AdminClient, topic: NewTopic) -> None:
         admin.create_topics([topic])[topic.topic].result(TIMEOUT)
     except KafkaException as error:
         code = error.args[0].code()
-        if code == KafkaError.TOPIC_EXCEPTION:  # the name collides with another topic: they differ only in `.` and `_`
+        if code == KafkaError.TOPIC_EXCEPTION:  # another topic's name differs only in `.` and `_`
             remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
             raise UsageError(f"Kafka refuses topic {topic.topic}: {error.args[0].str()}", remedy) from error
-        if code != KafkaError.TOPIC_ALREADY_EXISTS:  # the capture of another source was faster
+        if code != KafkaError.TOPIC_ALREADY_EXISTS:  # another capture has just created it
             raise
 
 
 def _when_ready(admin: AdminClient, wanted: Mapping[str, object]) -> dict[str, int]:
-    """Return partition counts by topic once every wanted topic has a leader for each partition."""
+    """Return the number of partitions of each wanted topic, once all partitions have a leader. Raises Retriable
+    otherwise."""
     deadline = time.monotonic() + TIMEOUT
     while True:
         topics = admin.list_topics(timeout=TIMEOUT).topics

@@ -1,4 +1,4 @@
-"""A change log in memory, for laws and simulations; it passes the same conformance suite as Kafka's."""
+"""A change log in memory, for tests and simulations. It passes the same conformance tests as the one in Kafka."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ingest.records.findings import Search
 
 @dataclass(slots=True)
 class Broker:
-    """State that outlives a process: committed records in order, the newest checkpoint, and the writer's epoch."""
+    """State that outlives a session: committed records in order, checkpoints, and the epoch of the last writer."""
 
     records: list[Record] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     epoch: int = 0
-    history: int = 0  # the history begins after so many records
+    history: int = 0  # number of records before the last rewrite of the history
     lost: set[str] = field(default_factory=set)
 
     def lose(self, topic: str) -> None:
-        """Delete a topic and create it again. Does nothing if the topic holds no records."""
+        """Delete a topic and create it again. Does nothing if the topic is empty."""
         if all(record.topic != topic for record in self.records):
             return
         self.history = sum(record.topic != topic for record in self.records[: self.history])
@@ -35,10 +35,8 @@ class Broker:
 
 
 class MemoryLog:
-    """Implements `interfaces.ChangeLog` over a Broker, for one session.
-
-    Schemas and history are read from their topics.
-    """
+    """Change log of one session over a Broker; implements `ChangeLog`. Schemas and history are read from their
+    topics."""
 
     def __init__(self, broker: Broker, schemas_topic: str, history_topic: str = "") -> None:
         self._broker, self._schemas_topic, self._history_topic = broker, schemas_topic, history_topic
@@ -61,7 +59,7 @@ class MemoryLog:
         )
 
     def undelivered(self, seconds: float = 0.0) -> int:
-        """Return 0: every appended record is here."""
+        """Return 0, because every appended record is already stored."""
         return 0
 
     def history(self) -> tuple[HistoryRecord, ...]:

@@ -1,1 +1,1 @@
-"""Capture MySQL and MariaDB: connections, schemas, snapshots, and the log."""
+"""MySQL and MariaDB as sources: connections, schemas, snapshots, digests and the binary log."""

@@ -1,4 +1,4 @@
-"""Connect to a MySQL server, and group its errors by recovery."""
+"""Connect to a MySQL or MariaDB server, and turn PyMySQL's errors into those of `cdc.model.errors`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc.topology.topology import Source
 from ingest.binlog.transports.mysql_transport import tls_options
 from ingest.binlog.transports.uri import Ssl
 
-# Values stay the server's text; only parameters are converted.
+# PyMySQL's converters without those for results: values stay the server's text; only parameters are converted.
 _TEXT_ONLY: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
 _DENIED = {
     ER.ACCESS_DENIED_ERROR,
@@ -36,7 +36,7 @@ _UNAVAILABLE = {
     ER.LOCK_DEADLOCK,
     ER.QUERY_INTERRUPTED,
 }
-# A table was altered or dropped since its columns were read: read them again.
+# Errors of a table that was altered or dropped since its columns were read: read the columns again.
 _CHANGED = {ER.TABLE_DEF_CHANGED, ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE}
 _LOG_REFUSED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
 _LOG_REMEDIES = {
@@ -50,12 +50,12 @@ Connection = pymysql.connections.Connection
 
 
 def ssl_of(source: Source) -> Ssl:
-    """Return how connections to a source are encrypted."""
+    """Return PyMySQL's TLS arguments for a source's `ssl_mode`."""
     return "off" if source.ssl_mode == "disabled" else source.ssl_mode
 
 
 def settings(source: Source) -> dict[str, Any]:
-    """Return the keyword arguments of a connection to a source, without timeouts."""
+    """Return PyMySQL's arguments for a connection to a source, without timeouts."""
     return {
         "host": source.hostname,
         "port": source.port,
@@ -70,7 +70,7 @@ def settings(source: Source) -> dict[str, Any]:
 
 @contextmanager
 def translated(source: Source, doing: str) -> Iterator[None]:
-    """Turn PyMySQL's errors into Retriable, UsageError or Fatal, with the source and the current operation."""
+    """Turn PyMySQL's errors in the block into Retriable, UsageError or Fatal; messages name the source and `doing`."""
     try:
         yield
     except TailorbirdError:
@@ -83,7 +83,8 @@ def translated(source: Source, doing: str) -> Iterator[None]:
 
 @contextmanager
 def reading(source: Source, table: TableId) -> Iterator[None]:
-    """Translate errors of reading one table: those of this table alone (a privilege, its engine) become Skippable."""
+    """Translate errors while one table is read. Those that concern only this table (privilege, engine) become
+    Skippable."""
     try:
         with translated(source, f"read {table}"):
             yield
@@ -96,7 +97,7 @@ def reading(source: Source, table: TableId) -> Iterator[None]:
 
 @contextmanager
 def connected(source: Source, *, read_timeout: float | None = 60.0) -> Iterator[Connection]:
-    """Yield a connection whose values are text and whose session is in UTC. Closed at the end."""
+    """Open a connection to a source and close it after the block. Values are text, and the session is in UTC."""
     with translated(source, "connect"):
         connection = pymysql.connect(**settings(source), conv=_TEXT_ONLY, read_timeout=read_timeout)
     try:
@@ -110,7 +111,7 @@ def connected(source: Source, *, read_timeout: float | None = 60.0) -> Iterator[
 
 
 def show_generated_keys(connection: Connection) -> None:
-    """Show this session the primary keys that MySQL (from 8.0.30 on) generates and hides by default."""
+    """Make the session show the invisible primary keys that MySQL (from 8.0.30 on) generates."""
     shown = "show_gipk_in_create_table_and_information_schema"
     with connection.cursor() as cursor:
         cursor.execute("SHOW SESSION VARIABLES LIKE %s", (shown,))
@@ -119,7 +120,7 @@ def show_generated_keys(connection: Connection) -> None:
 
 
 def query(connection: Connection, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
-    """Return all rows of a small query, values as text."""
+    """Return all rows of a small query; values are text."""
     with connection.cursor() as cursor:
         cursor.execute(sql, arguments or None)
         return list(cursor.fetchall())

@@ -1,10 +1,10 @@
-"""Compute digests in a MySQL or MariaDB server, equal to those of `cdc.merkle` over the same rows.
+"""Compute digests of tables in a MySQL or MariaDB server, equal to those of `cdc.merkle` over the same rows.
 
-The session must be `connected`'s: in UTC, with an empty sql_mode (else PAD_CHAR_TO_FULL_LENGTH pads CHAR), in utf8mb4.
-If the server's text is already canonical, CONCAT_WS prints the value directly, since each function costs as much as the
-hash. While digests are computed, strings of the session are bytes: texts are neither converted nor counted, and SHA2's
-result can be XORed directly. MySQL 8.0 XORs binary strings. Older versions and MariaDB only XOR 64-bit numbers, so four
-of them are XORed, from one hash in a variable.
+The session must come from `connected`: in UTC, in utf8mb4, with an empty sql_mode (otherwise PAD_CHAR_TO_FULL_LENGTH
+pads CHAR). A value whose server text is already canonical is passed directly to CONCAT_WS, because each function costs
+as much as the hash. During the computation, string literals of the session are bytes. Then texts are not converted,
+LENGTH counts bytes, and results of SHA2 can be XORed. MySQL 8.0 XORs binary strings. Older versions and MariaDB XOR
+only 64-bit numbers, so four such numbers are used, cut from one hash in a variable.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _MASK = 2**64 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestSql:
-    """Builds the statements of one table for one server. `schema` has the server's current column types.
+    """Builds the SQL statements for the digests of one table. `schema` has the server's current column types.
 
-    `stands_in`: invalid days (0000-00-00, the 31st of February) were published as NULL, and are NULL here.
+    `wide`: the server XORs binary strings. `stands_in`: capture published invalid days (0000-00-00, the 31st of
+    February) as NULL, so they count as NULL here.
     """
 
     schema: TableSchema
@@ -47,11 +48,11 @@ class DigestSql:
     stands_in: bool = False
 
     def text(self) -> str:
-        """Return the expression of a row's text."""
+        """Return the SQL expression of a row's canonical text."""
         return self._joined(self.covered.forms)
 
     def leaf(self) -> str:
-        """Return the expression of a row's leaf."""
+        """Return the SQL expression of a row's leaf number."""
         column = chunks.quoted(self.grid.column)
         match self.grid.kind:
             case "integer":
@@ -67,29 +68,34 @@ class DigestSql:
         return f"CAST(CONV(LEFT(SHA2({key}, 256), {HASH_BITS // 4}), 16, 10) AS UNSIGNED)"
 
     def of_leaves(self, first: int, last: int) -> str:
-        """Return the query for digests of the leaves `first` to `last` with rows: leaf, count, the hash in one part or
-        four.
+        """Return the query for the digest of each leaf from `first` to `last` that has rows.
+
+        Its columns are leaf, row count, and the XOR of the hashes in one part or in four.
         """
         return (
             f"SELECT {self.leaf()} AS leaf, {self._digest()} FROM {self._name()}{self.where(first, last)} GROUP BY leaf"
         )
 
     def of_range(self, first: int, last: int) -> str:
-        """Return the query for one digest of all rows of these leaves: count, hash.
+        """Return the query for one digest of all rows in the leaves `first` to `last`: row count, and the XOR of the
+        hashes.
 
-        It costs half as much as by leaf.
+        It costs half as much as `of_leaves`.
         """
         return f"SELECT {self._digest()} FROM {self._name()}{self.where(first, last)}"
 
     def rows(self, first: int, last: int, among: Sequence[int] = ()) -> str:
-        """Return the query for the rows of these leaves, or of those `among` them, as a snapshot reads them."""
+        """Return the query for the rows of the leaves `first` to `last`, in the form of a snapshot.
+
+        If `among` is not empty, only these leaves are read.
+        """
         condition = self.where(first, last).removeprefix(" WHERE ")
         if among:
             condition = f"{self.leaf()} IN ({', '.join(map(str, among))})"
         return chunks.select_all(self.schema, condition)
 
     def where(self, first: int, last: int) -> str:
-        """Return the condition that a row belongs to these leaves; empty for all of them."""
+        """Return the condition for rows in the leaves `first` to `last`; empty if these are all leaves."""
         edges = bounds(self.grid, first, last)
         if edges is None:
             if (first, last) == (0, self.grid.last):
@@ -98,7 +104,7 @@ class DigestSql:
         column = chunks.quoted(self.grid.column)
         parts = [f"{column} {sign} {edge}" for sign, edge in zip((">=", "<"), edges, strict=True) if edge]
         if self.grid.kind in ("day", "second") and (key := self.schema.column(self.grid.column)) is not None:
-            parts.append(_is_day(key))  # a row whose key is not a valid day was not published, and is in no leaf
+            parts.append(_is_day(key))  # a row whose key is no valid day was not published, so it belongs to no leaf
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _joined(self, forms: Sequence[Form]) -> str:
@@ -117,7 +123,7 @@ class DigestSql:
         return f"CONCAT_WS(',', {', '.join(parts)})"
 
     def _digest(self) -> str:
-        # COUNT of what cannot be NULL; a digest of no rows is NULL or zeros, by version
+        # COUNT(*), and a digest that is NULL or zeros without rows, depending on the version
         if self.wide:
             return f"COUNT(*), HEX(BIT_XOR(LEFT(SHA2({self.text()}, 256), 32)))"
         parts = [f"LEFT(@tailorbird := SHA2({self.text()}, 256), 8)"]
@@ -131,7 +137,7 @@ class DigestSql:
 def digest_sql(
     connection: Connection, schema: TableSchema, covered: CoveredColumns, grid: Grid, *, stands_in: bool = False
 ) -> DigestSql:
-    """Return the statements for the connected server."""
+    """Return the statement builder of a table for the connected server."""
     version = str(query(connection, "SELECT VERSION()")[0][0])
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
     wide = "mariadb" not in version.lower() and numbers >= _WIDE_XOR
@@ -139,14 +145,15 @@ def digest_sql(
 
 
 def leaf_digests(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> dict[int, Digest]:
-    """Return the digest of each leaf from `first` to `last` with rows, as the connection's transaction sees them."""
+    """Return the digest of each leaf from `first` to `last` that has rows, as the connection's transaction sees
+    them."""
     with translated(source, f"compute digests of {sql.schema.table_id}"), _in_bytes(connection):
         found = query(connection, sql.of_leaves(first, last).replace("%", "%%"))
     return {int(row[0]): _digest(row[1:]) for row in found if row[0] is not None}
 
 
 def range_digest(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> Digest:
-    """Return the digest of all rows of the leaves from `first` to `last`."""
+    """Return one digest of all rows in the leaves `first` to `last`."""
     with translated(source, f"compute a digest of {sql.schema.table_id}"), _in_bytes(connection):
         return _digest(query(connection, sql.of_range(first, last).replace("%", "%%"))[0])
 
@@ -154,12 +161,12 @@ def range_digest(connection: Connection, source: Source, sql: DigestSql, first: 
 def leaf_rows(
     connection: Connection, source: Source, sql: DigestSql, first: int, last: int, among: Sequence[int] = ()
 ) -> Iterator[Image]:
-    """Yield the rows of these leaves, or of those `among` them: canonical values or refused images, as in snapshots."""
+    """Yield the rows of the leaves `first` to `last` (or of those in `among`) as images, as a snapshot does."""
     yield from _images(connection, source, sql.schema, sql.rows(first, last, among))
 
 
 def keyed_rows(connection: Connection, source: Source, sql: DigestSql, keys: Sequence[Row]) -> Iterator[Image]:
-    """Yield the rows of these keys in the same form. The key columns must be walkable."""
+    """Yield the rows with these keys as images. The table's key must be `walkable`."""
     for at in range(0, len(keys), KEYS):
         yield from _images(connection, source, sql.schema, chunks.select_keys(sql.schema, keys[at : at + KEYS]))
 
@@ -186,7 +193,7 @@ def _digest(row: Sequence[Any]) -> Digest:
 
 @contextmanager
 def _in_bytes(connection: Connection) -> Iterator[None]:
-    """Treat strings in the session's expressions as bytes within this context."""
+    """Make strings in the session's SQL expressions binary while the block runs."""
     query(connection, "SET collation_connection = 'binary'")
     try:
         yield
@@ -195,16 +202,16 @@ def _in_bytes(connection: Connection) -> Iterator[None]:
 
 
 def _is_day(column: Column) -> str:
-    """Return the condition that a date or time is on an existing day of the years 1 to 9999.
+    """Return the SQL condition that a date or time is on an existing day of the years 1 to 9999.
 
-    Only for such days, the server's conversion to a day number and back returns the same day.
+    Only such a day stays the same if the server converts it to a day number and back.
     """
     name = chunks.quoted(column.name)
     return f"FROM_DAYS(TO_DAYS({name})) = {name if column.type.kind == 'date' else f'DATE({name})'}"
 
 
 def _part(form: Form, column: Column) -> str:
-    """Return a column's part of a row's text, NULL for NULL."""
+    """Return the SQL expression of a column's part of the row text; NULL for NULL."""
     name = chunks.quoted(form.name)
     zerofill = "zerofill" in column.column_type.lower()
     match form.kind:

@@ -1,4 +1,4 @@
-"""Read the foreign keys of a MySQL server that change rows below its log."""
+"""Read the foreign keys of a MySQL server that change child rows, which its log does not contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION"""
 
 
 def foreign_keys(connection: Connection, source: Source) -> ForeignKeys:
-    """Return the foreign keys to or from tables of the captured databases that cascade or set NULL."""
+    """Return the foreign keys from or to tables of the captured databases with action CASCADE, SET NULL or SET
+    DEFAULT."""
     databases = sorted(source.databases)
     sql = _KEYS.format(", ".join(["%s"] * len(databases)))
     found: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}

@@ -1,4 +1,4 @@
-"""Check that a MySQL server's log can be captured; read the log's end and the tables' definitions."""
+"""Check that the binary log of a MySQL server can be captured; read the log's end and the tables' definitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATIC = {"log_bin"}
 
 
 def check_server(connection: Connection, source: Source) -> None:
-    """Raise Fatal, with the statement that corrects it, unless the server logs whole rows."""
+    """Raise Fatal if the server does not log whole rows. The remedy is the statement that corrects the setting."""
     with translated(source, "read the server's variables"):
         marks = ", ".join(["%s"] * len(_REQUIRED))
         found = dict(query(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", *_REQUIRED))
@@ -46,7 +46,7 @@ def check_server(connection: Connection, source: Source) -> None:
 
 
 def head(connection: Connection, source: Source) -> Position:
-    """Return the log's end. Every transaction in its GTID set is visible to statements that begin later."""
+    """Return the current end of the log. Statements that begin later see every transaction in its GTID set."""
     with translated(source, "read the log's end"):
         version = str(query(connection, "SELECT VERSION()")[0][0])
         maria = "mariadb" in version.lower()
@@ -65,10 +65,10 @@ def head(connection: Connection, source: Source) -> Position:
 
 
 def check_position(connection: Connection, source: Source, position: Position) -> None:
-    """Raise PositionLost when the server's log does not continue the position, or is a different log."""
+    """Raise PositionLost if the server's log does not contain a position, or is another server's."""
     over = f"set `position_lost: resnapshot` at source {source.name}: capture then re-reads all tables automatically"
     gtid_set = position.gtid_set
-    if not gtid_set or re.fullmatch(r"[\d,-]+", gtid_set):  # MariaDB's server compares its own GTIDs
+    if not gtid_set or re.fullmatch(r"[\d,-]+", gtid_set):  # MariaDB itself compares GTIDs when the stream opens
         _check_file(connection, source, position, over)
         return
     with translated(source, "compare the stored position with the log"):
@@ -108,7 +108,8 @@ def _check_file(connection: Connection, source: Source, position: Position, over
 
 
 def holds(connection: Connection, source: Source, position: Position) -> bool:
-    """Return whether the server's log can be read from a position on; for MariaDB, whether its file exists."""
+    """Return whether the server's log still contains everything from a position on; for MariaDB, whether its file
+    exists."""
     if position.gtid_set and not re.fullmatch(r"[\d,-]+", position.gtid_set):
         try:
             check_position(connection, source, position)
@@ -137,7 +138,7 @@ _COLUMN_NAMES = (
     "table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name", "collation_name",
     "column_default", "extra", "generation_expression",
 )  # fmt: skip
-# Types with stored rows; the others are views.
+# TABLE_TYPE of relations with stored rows; the others are views.
 _TABLE_TYPES = frozenset({"BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE"})
 _TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type", "engine", "table_collation")
 
@@ -172,9 +173,9 @@ def seen(connection: Connection, source: Source) -> ServerTables:
 
 
 def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
-    """Return the server's dialect and its character_set_server.
+    """Return the server's SQL dialect and its character_set_server.
 
-    Raises UsageError if the topology lists a table twice under names that the server treats as equal.
+    Raises UsageError if the topology lists one table twice, in spellings that the server treats as equal.
     """
     ((version, charset, fold, explicit),) = query(
         connection,
@@ -209,7 +210,8 @@ def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
 
 
 def _can_read(connection: Connection, source: Source, dialect: Dialect) -> bool:
-    """Return whether tables can be read during capture: without GTIDs, assigning rows to positions requires a lock."""
+    """Return whether snapshots are possible: without GTIDs, only a lock assigns rows to a position, and it must be
+    enabled."""
     if dialect.server == "mariadb" or source.snapshot_locking_mode == "minimal":
         return True
     with translated(source, "read the server's GTID mode"):
@@ -217,7 +219,7 @@ def _can_read(connection: Connection, source: Source, dialect: Dialect) -> bool:
 
 
 def captured_schemas(connection: Connection, source: Source) -> dict[TableId, TableSchema]:
-    """Return the current schemas of the tables that capture does not leave out."""
+    """Return the current schemas of all captured tables, without those that are left out."""
     _, change = _tables(connection, source)
     return {schema.table_id: schema for schema in change.schemas}
 
@@ -238,9 +240,10 @@ def _tables(connection: Connection, source: Source) -> tuple[Tables, TablesChang
 def table_schemas(
     connection: Connection, source: Source, known: Mapping[TableId, TableSchema]
 ) -> dict[TableId, TableSchema]:
-    """Return the captured tables' current schemas: the known one if it is unchanged, else the next version.
+    """Return the current schemas of the captured tables. `known` are earlier ones: an unchanged schema keeps its
+    version.
 
-    Raises UsageError for a missing table, one without a key, or one with an unknown type.
+    Raises UsageError for a table that does not exist, has no key, or has a column of unknown type.
     """
     tables, change = _tables(connection, source)
     for why in tables.left_out().values():

@@ -1,9 +1,9 @@
-"""Read chunks of tables during capture: one connection and one thread per table, no locks except an optional one.
+"""Read chunks of tables during capture, with one connection and one thread per table, and normally without locks.
 
-A chunk includes everything that the stream had read when it was requested, because the server (perhaps a replica) is
-waited for; and nothing later than the chunk's `high`. Both are known by GTID sets; MariaDB reports the position of a
-consistent snapshot. A server without either needs a short FLUSH TABLES WITH READ LOCK, which must be enabled: otherwise
-its file and position include transactions that a SELECT does not see yet, so an update would be lost.
+A chunk must contain every change that the stream had read at its request: the server, which may be a replica, is waited
+for. And it must contain nothing later than its position `high`. GTID sets show both; MariaDB also reports the position
+of a consistent snapshot. A server without GTIDs needs a short FLUSH TABLES WITH READ LOCK, which must be enabled. Its
+file and position alone may include transactions that a SELECT does not see yet, so that an update would be lost.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ from ingest.mysql.mysql_connection import Connection, connected, query, reading,
 from ingest.records import chunks
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
-CHUNK = 4096  # rows held at a time, per table
-KEYS = 500  # rows that one SELECT asks for by their keys
-_TIMEOUT = 60.0  # seconds that a replica may need to execute what the stream has read
+CHUNK = 4096  # rows per chunk: as many are in memory per table
+KEYS = 500  # maximum rows that one SELECT reads by their keys
+_TIMEOUT = 60.0  # seconds to wait for a replica to execute what the stream has read
 
 
 class MySqlChunks(ChunkThreads):
-    """Implements `snapshots.ChunkReader`. `close` ends its threads."""
+    """Chunk reader of a MySQL source; implements `snapshots.ChunkReader`. `lock` allows FLUSH TABLES WITH READ LOCK.
+
+    `close` ends its threads.
+    """
 
     def __init__(self, source: Source, *, rows: int = CHUNK, lock: bool = False) -> None:
         super().__init__(lambda: _reading(source, rows, lock))
@@ -71,7 +74,7 @@ def _reading(source: Source, rows: int, lock: bool) -> Iterator[_Reading]:
 
 
 class _Reading:
-    """Reads one table's chunks, one after the other."""
+    """Reads the chunks of one table, one after the other."""
 
     def __init__(self, connection: Connection, source: Source, rows: int, lock: bool) -> None:
         self._connection, self._source, self._rows, self._lock = connection, source, rows, lock
@@ -81,7 +84,7 @@ class _Reading:
 
     @property
     def passes(self) -> bool:
-        """Return whether a pass over the table has begun."""
+        """Return whether the table is being read in one ordered pass."""
         return self._pass is not None
 
     def _set_up(self, connection: Connection) -> None:
@@ -121,7 +124,7 @@ class _Reading:
         return Chunk(request=request, images=images, after=after, last=last, high=high, total=total)
 
     def _keyed(self, connection: Connection, request: ChunkRequest) -> Chunk:
-        """Read the rows of some keys, a few hundred at a time, between two positions."""
+        """Read the rows with some keys, a few hundred at a time, and the positions before and after."""
         images: list[Image] = []
         self._wait(connection, request.position)
         exact = self._maria or not self._gtids
@@ -135,7 +138,7 @@ class _Reading:
         return Chunk(request=request, images=images, after=None, last=None, high=high)
 
     def _page(self, connection: Connection, request: ChunkRequest) -> Chunk:
-        """Return the next page of one pass over the table, all as of the pass's beginning."""
+        """Return the next chunk of an ordered pass over the table; all show the state at the pass's beginning."""
         total = None
         if self._pass is None:
             total = self._rows_of(connection, request)
@@ -148,7 +151,7 @@ class _Reading:
         return Chunk(request=request, images=page or [], after=after, last=None, high=self._high, total=total)
 
     def _rows_of(self, connection: Connection, request: ChunkRequest) -> int | None:
-        """Return the server's estimate of the row count; None if a condition excludes rows."""
+        """Return the server's estimate of the number of rows; None if a condition excludes some."""
         table = request.schema.table_id
         if request.where:
             return None
@@ -161,8 +164,8 @@ class _Reading:
         return int(found[0][0]) if found and found[0][0] is not None else None
 
     def _pages(self, connection: Connection, request: ChunkRequest) -> Iterator[list[Image]]:
-        # Not closed when reading fails: the cursor would first read the rest of the table. It closes with the
-        # connection.
+        # If reading fails, the cursor is not closed, because that would read the rest of the table. The connection
+        # closes it.
         cursor = connection.cursor(SSCursor)
         with reading(self._source, request.schema.table_id):
             cursor.execute(chunks.select_all(request.schema, request.where))
@@ -193,7 +196,8 @@ class _Reading:
                 query(connection, "UNLOCK TABLES")
 
     def _begin(self, connection: Connection) -> Position:
-        """Begin a consistent snapshot. On MariaDB, return the exact log position that it shows."""
+        """Begin a consistent snapshot, and return its position in the log: exact for MariaDB, otherwise the log's
+        end."""
         query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")) if self._maria else {}
         if not status:
@@ -207,7 +211,7 @@ class _Reading:
         return Position(file="", pos=0, gtid_set=executed, sequence=0)
 
     def _wait(self, connection: Connection, position: Position) -> None:
-        """Wait until the server shows everything that the stream has read."""
+        """Wait until the server has executed everything before a position. Raises Retriable after too long."""
         deadline = time.monotonic() + _TIMEOUT
         with translated(self._source, "compare the server with the stream"):
             while not self._shows(connection, position):
@@ -236,7 +240,7 @@ def _images(schema: TableSchema, rows: Any) -> Iterator[Image]:
 
 
 def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
-    """Convert a SELECT's row of `select_expression`s to its image, or to its refusal with the columns' reasons."""
+    """Convert a row of a SELECT with `select_expression`s to an image; a value without canonical form refuses it."""
     values: dict[str, Canonical] = {}
     refused: dict[str, str] = {}
     for (name, read), value in zip(readers, row, strict=True):
@@ -248,6 +252,6 @@ def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image
         except Unrepresentable as error:
             values[name] = value.hex() if isinstance(value, bytes) else value
             refused[name] = str(error)
-        except ValueError as error:  # the column had another type when its schema was read
+        except ValueError as error:  # the column's type has changed since the schema was read
             raise TableChanged(f"column {name} has values that are not of its known type: it was altered") from error
     return RefusedImage(values=values, columns=refused) if refused else values

@@ -1,4 +1,4 @@
-"""A MySQL or MariaDB server as a source: its log's end, tables, snapshots and log, each on a separate connection."""
+"""A MySQL or MariaDB server as a source: end of the log, tables, snapshots and stream, each over its own connection."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
 from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, ServerTables, Stream
 
-HEARTBEAT = 1.0  # seconds between heartbeats of an idle server, and so between CaughtUp events
-BUSY = 0.02  # `HEARTBEAT` while a snapshot waits for its turns
-GAP = 0.05  # seconds between commits of transactions in close succession
+HEARTBEAT = 1.0  # seconds between heartbeats of an idle server; each heartbeat becomes a CaughtUp event
+BUSY = 0.02  # the same while a snapshot is running, which advances at CaughtUp events
+GAP = 0.05  # minimum seconds between commits of single transactions
 
 
 class MySqlSource:
-    """Implements `interfaces.SourceServer`. Checks the server's settings whenever tables are requested."""
+    """A MySQL or MariaDB source; implements `SourceServer`. Checks the server's settings whenever tables are
+    requested."""
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
-        self._damaged = False  # a part of the log could not be read: request the place after it, see ServerAddress
+        self._damaged = False  # place after a part of the log that could not be read, see ServerAddress
 
     def head(self) -> Position:
         """Implements `SourceServer.head`."""
@@ -77,7 +78,7 @@ class MySqlSource:
 
     @contextmanager
     def chunks(self) -> Iterator[MySqlChunks]:
-        """Yield the reader of snapshots' chunks."""
+        """Return a chunk reader for snapshots, which is closed after the block."""
         reader = MySqlChunks(self._settings, lock=self._settings.snapshot_locking_mode == "minimal")
         try:
             yield reader
@@ -112,14 +113,14 @@ class MySqlSource:
             reader.close()
 
     def _read_again(self, tables: Tables) -> ReadAgain:
-        """Return a function that reopens the log at the group of a prepared transaction, on a separate connection."""
+        """Return a function that opens the log at the begin of a prepared transaction, over another connection."""
 
         @contextmanager
         def opened(transaction: PreparedTransaction, ended: AnyGtidSet | None) -> Iterator[BinlogReader]:
-            # another server id: of two readers with the same one, a server disconnects the older
+            # another server id, because a server disconnects the older of two readers with one id
             transport = MysqlTransport(replace(self._address(HEARTBEAT), server_id=0, follow=False))
             identity = GtidSet.parse(transaction.gtid) if isinstance(ended, GtidSet) and transaction.gtid else None
-            if identity is not None and isinstance(ended, GtidSet):  # also on a server that took over
+            if identity is not None and isinstance(ended, GtidSet):  # use GTIDs, which are valid also after a fail-over
                 (((source, tag), ((number, _),)),) = identity.intervals.items()
                 start = BinlogPosition(gtids=ended.without(source, tag, number))
             else:
@@ -129,7 +130,7 @@ class MySqlSource:
             )
             try:
                 yield reader
-            except UsageError as refused:  # the server cannot be asked for this position
+            except UsageError as refused:  # the server does not accept this position
                 raise BinlogError(refused.message, refused.hint) from refused
             finally:
                 reader.close()

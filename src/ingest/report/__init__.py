@@ -1,1 +1,1 @@
-"""Reports of a capture: metrics, log lines and health."""
+"""Metrics, log lines and health of a capture."""

@@ -1,8 +1,7 @@
-"""Decide if a capture is *moving*, by comparing its committed position with the end of the server's log.
+"""Decide whether a capture makes progress, by comparing its committed position with the end of the server's log.
 
-A capture is moving if everything is committed that the server had written at the last check, or if it committed
-something recently. So an idle capture is distinguished from one that hangs, that waits for Kafka or its source, or that
-cannot process an event.
+It does if everything is committed that the server had written at the last check, or if it committed something recently.
+So an idle capture is healthy, but not one that hangs, waits for Kafka or its source, or cannot process an event.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ class Health:
     """Health of one capture. All times are seconds of one monotonic clock.
 
     `settling` is the tolerated time without a commit while lagging, or without an answer of the source. A polled source
-    has no head: its progress are commits and complete polls.
+    (`polls`) has no log end: its progress are commits and complete polls. `position` is the last committed one, `head`
+    the end of the server's log.
     """
 
     started: float
@@ -34,7 +34,7 @@ class Health:
     _covered: bool = field(default=False, init=False)
 
     def committed(self, position: Position, now: float) -> None:
-        """Record a commit. It is progress only if the position has advanced, or `captured` reports rows."""
+        """Record a commit. It is progress only if the position has advanced."""
         if self.position is None or _place(position) != _place(self.position):
             self._progressed = now
         self.position = position
@@ -47,7 +47,7 @@ class Health:
         self._compare()
 
     def captured(self, now: float) -> None:
-        """Record published rows (snapshot rows do not advance the position), or a complete poll."""
+        """Record progress that does not advance the position: published snapshot rows, or a complete poll."""
         self._progressed = now
         self._trouble = ""
 
@@ -57,15 +57,15 @@ class Health:
         self._compare()
 
     def no_head(self, why: str) -> None:
-        """Record that the end of the server's log could not be read."""
+        """Record why the end of the server's log could not be read."""
         self._head_trouble = why
 
     def failed(self, why: str) -> None:
-        """Record that a session ended because source or Kafka was unavailable, until the next one begins."""
+        """Record why a session ended, because the source or Kafka was unavailable. The next session clears it."""
         self._trouble = why
 
     def judge(self, now: float) -> HealthVerdict:
-        """Return if the capture is moving, and the reason."""
+        """Return the verdict at time `now`, with the reason."""
         if self._covered and not self._trouble and self._answered is not None and now - self._answered <= self.settling:
             return HealthVerdict(status="moving", reason="caught up with the source's head")
         if self._progressed is None and now - self.started <= self.settling:

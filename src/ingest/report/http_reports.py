@@ -1,4 +1,4 @@
-"""Report the progress of one capture: Prometheus metrics, log lines with positions, and health.
+"""Report the progress of one capture as Prometheus metrics, log lines with positions, and `/health`.
 
 Metrics have the names of Debezium's and Kafka Connect's exporters where these exist.
 """
@@ -38,7 +38,7 @@ BEHIND = Gauge(
     _STREAM,
 )
 SINCE_EVENT = Gauge("debezium_metrics_MilliSecondsSinceLastEvent", "Time since changes were last published", _STREAM)
-# gauges, because Debezium's exporter names them without the suffix of counters
+# gauges, because Debezium's names lack the suffix `_total` of counters
 EVENTS = Gauge("debezium_metrics_TotalNumberOfEventsSeen", "Changes published since the process started", _STREAM)
 ERRONEOUS = Gauge("debezium_metrics_NumberOfErroneousEvents", "Refused row images, and rows in quarantine", _STREAM)
 COMMITTED = Gauge(
@@ -60,11 +60,12 @@ UNLOGGED = Counter(
 )
 HELD = Gauge("tailorbird_capture_held_rows", "Rows held back until they are repaired", ["source"])
 MOVING = Gauge("tailorbird_capture_moving", "1 while the health check reports that the capture is moving", ["source"])
-HEAD_EVERY = 5.0  # seconds between reads of the server's head
+HEAD_EVERY = 5.0  # seconds between reads of the end of the server's log
 
 
 class Reports(Observer):
-    """Metrics, log lines and health of one source. Every commit of changes sets `progressed`."""
+    """Metrics, log lines and health of one source; implements `Observer`. A commit of changes sets the event
+    `progressed`."""
 
     def __init__(self, topology: str, source: Source, log: structlog.typing.FilteringBoundLogger) -> None:
         self._log, name = log, source.name
@@ -90,16 +91,16 @@ class Reports(Observer):
         self.progressed = False
 
     def phase(self, what: str, **details: object) -> None:
-        """Log the phase with the position."""
+        """Log the begin of a phase, with the position."""
         self._connected.set(1)
         self._log.info(what, **{**self._place(), **details})
 
     def resumed(self, position: Position) -> None:
-        """Record where the session begins."""
+        """Record the position at which the session begins."""
         self._health.resumed(position)
 
     def committed(self, checkpoint: Checkpoint) -> None:
-        """Record position and health."""
+        """Record the committed position in metrics and health."""
         position = checkpoint.position
         before = self._health.position
         self._health.committed(position, time.monotonic())
@@ -111,7 +112,7 @@ class Reports(Observer):
         POSITION.labels(*self._stream, position.file).set(position.pos)
 
     def captured(self, changes: int) -> None:
-        """Count changes."""
+        """Count committed changes."""
         self._captured.inc(changes)
         self._events.inc(changes)
         self._written.inc(changes)
@@ -121,7 +122,7 @@ class Reports(Observer):
             self._health.captured(self._last)
 
     def refused(self, images: int, quarantined: int) -> None:
-        """Count refused and quarantined rows, and log a warning."""
+        """Count dead letters and quarantined events, and log a warning."""
         if images:
             self._dead.inc(images)
             self._erroneous.inc(images)
@@ -132,7 +133,7 @@ class Reports(Observer):
             self._log.warning("rows quarantined", rows=quarantined, topic=self._kept, **self._place())
 
     def unrepresentable(self, values: Mapping[tuple[str, str], int]) -> None:
-        """Count the values, and log a warning once per column, without the values."""
+        """Count replaced values by table and column. Log a warning once per column, without the values."""
         for (table, column), count in values.items():
             UNREPRESENTABLE.labels(self._name, table, column).inc(count)
             if (table, column) not in self._columns:
@@ -143,14 +144,14 @@ class Reports(Observer):
                 )  # fmt: skip
 
     def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
-        """Count repairs."""
+        """Count repairs by kind, and set the number of pending ones."""
         for kind, count in counts.items():
             if count:
                 UNLOGGED.labels(self._name, kind).inc(count)
         HELD.labels(self._name).set(waiting)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """Log the progress every 5 seconds."""
+        """Log the progress of snapshots every 5 seconds."""
         now = time.monotonic()
         for table, read in rows.items():
             SCANNED.labels(*self._snapshot, table).set(read)
@@ -159,7 +160,7 @@ class Reports(Observer):
             self._log.info("snapshot", **{table: f"{read} rows" for table, read in rows.items()}, **self._place())
 
     def lag(self, seconds: float) -> None:
-        """Set both gauges."""
+        """Set the two lag metrics."""
         self._lag.set(seconds)
         self._behind.set(seconds * 1000)
 
@@ -175,13 +176,13 @@ class Reports(Observer):
         self._log.info("stopped", **self._place())
 
     def verdict(self) -> tuple[HealthVerdict, dict[str, object]]:
-        """Return the answer of `/health`."""
+        """Return the verdict and the further fields of `/health`."""
         health = self._health
         shown = {"position": _shown(health.position), "head": _shown(health.head)}
         return health.judge(time.monotonic()), {name: value for name, value in shown.items() if value}
 
     def watch(self, head: Callable[[], Position], stopped: threading.Event) -> None:
-        """Read the server's head every few seconds in a thread, until stopped."""
+        """Read the end of the server's log every few seconds, in a thread, until stopped."""
 
         def ask() -> None:
             while not stopped.is_set():
