@@ -1,1 +1,1 @@
-"""The ledger: digests of the tables' content in the log, updated continuously."""
+"""The ledger: hashes of all rows and digests of all tables in the topics, updated continuously, for `verify`."""

@@ -11,7 +11,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class LedgerFolder:
-    """The folder `<home>/ledger/<topology>`, created if it is missing."""
+    """The folder `<home>/ledger/<topology>`, which is created if it does not exist."""
 
     def __init__(self, home: Path, topology: str) -> None:
         self.path = home / "ledger" / topology
@@ -19,7 +19,10 @@ class LedgerFolder:
         self._lock = -1
 
     def take(self) -> bool:
-        """Take the lock of the writer. Returns False if another process has it. The lock ends with the process."""
+        """Take the lock that only the writer of the ledger has. Returns False if another process has it.
+
+        The operating system releases the lock when the process ends.
+        """
         if self._lock < 0:
             self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -35,10 +38,10 @@ class LedgerFolder:
             self._lock = -1
 
     def file(self, topic: str, partition: int) -> Path:
-        """Return the file of a partition. Characters that are unsafe in file names are escaped."""
+        """Return the path of a partition's file. Characters that file names should not contain are escaped."""
         name = _UNSAFE.sub(lambda match: f"%{ord(match[0]):x}", topic)
         return self.path / f"{name}-{partition}.sqlite"
 
     def size(self) -> int:
-        """Return the bytes of all files."""
+        """Return the total size of all files in bytes."""
         return sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())

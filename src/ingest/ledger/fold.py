@@ -1,14 +1,14 @@
-"""Fold the records of one partition of a change topic into hashes of rows and digests of leaves.
+"""Compute row hashes and leaf digests of one partition from the records of a change topic.
 
-Each key has the state of its last record. So repeated snapshots, deletes of missing rows, and repeated records are not
-counted twice. A capture that was set back publishes the same sequence numbers again. Such a record has a number that is
-not greater than that of its row, or smaller than that of the newest marker; it is skipped. TRUNCATE, and the marker
-that ends a repeated snapshot, remove rows with smaller numbers. A tombstone after its delete is ignored. Without the
-delete, which compaction may have removed, it deletes its row.
+Each key has the state of its last record. So repeated snapshots, deletes of missing rows and repeated records count
+once. After a rewind, capture publishes the same sequence numbers again. Such a record is skipped: its number is not
+greater than that of its row, or it is smaller than that of the newest marker. TRUNCATE, and the marker at the end of a
+repeated snapshot, remove rows with smaller numbers. A tombstone after its delete changes nothing. If compaction has
+removed the delete, the tombstone removes the row.
 
 Each change of a leaf is stored for some time with its position at the source (`TaggedChange`). So the digest of a leaf
-can be computed as of any position of that time (`ingest.ledger.places`). A store commits the offset together with the
-data, so it resumes exactly.
+can be computed as of any position within that time (`ingest.ledger.places`). A store commits the offset together with
+the data, so it resumes exactly.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from cdc.merkle.tree import NOTHING, Digest, delta
 from cdc.model.naming import TRUNCATE_KEY
 
 _ENDLESS = 2**62  # sequence number for a marker without one
-WINDOW_MS = 600_000  # time that changes are kept with their positions
+WINDOW_MS = 600_000  # milliseconds for which changes are stored with their positions
 
 
 class LogRecord(NamedTuple):
-    """One committed record of a partition; a tombstone has no value."""
+    """One committed record of a partition; the value of a tombstone is None."""
 
     offset: int
     key: bytes
@@ -37,7 +37,7 @@ class LogRecord(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """Stored state of a row: its hash, and the sequence number and offset of its last record."""
+    """Stored state of a row: hash of its values, and sequence number and offset of its last record."""
 
     hash: int
     sequence: int
@@ -45,14 +45,14 @@ class HeldRow(NamedTuple):
 
 
 class RowPlace(NamedTuple):
-    """Location of a row in the ledger: its leaf and its record key."""
+    """Key of a row in the ledger: the number of its leaf, and its record key."""
 
     leaf: int
     key: bytes
 
 
 class TaggedChange(NamedTuple):
-    """The change of one leaf's digest by all changes with one source position."""
+    """Sum of all changes of one leaf at one source position (`tag`)."""
 
     leaf: int
     tag: str
@@ -61,10 +61,12 @@ class TaggedChange(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """Changes that a store commits in one transaction: rows (None: deleted), deltas of leaves, deltas by position.
+    """Changes that a store commits in one transaction, with the next offset.
 
-    `unread` further records could not be read; the highest sequence number of them is `unread_at`. Those below
-    `forgiven` no longer count, because a marker deleted their rows.
+    `rows` are new states (None: deleted). `leaves` are digests to add by leaf, `tagged` the same by leaf and source
+    position. `unread` more records could not be read; `unread_at` is the greatest sequence number of these. Unreadable
+    records with numbers below `forgiven` no longer count, because a marker removed their rows. `floor` and `deleted`
+    are as in `RowStore`; None leaves `floor` as it is.
     """
 
     next_offset: int
@@ -78,7 +80,7 @@ class Changes:
     deleted: bytes | None = None
 
     def add(self, leaf: int, tag: str, change: Digest, *, keep: bool) -> None:
-        """Add a change of a leaf. With `keep`, also store it by position."""
+        """Add a digest to a leaf. `keep`: also store it by source position."""
         known = self.leaves.get(leaf)
         self.leaves[leaf] = change if known is None else known + change
         if keep:
@@ -87,40 +89,42 @@ class Changes:
 
 
 class RowStore(Protocol):
-    """Stored state of one partition."""
+    """Stored state of one partition of a change topic."""
 
     @property
     def floor(self) -> int:
-        """Sequence number of the newest marker. Rows with smaller numbers are deleted, or were read again."""
+        """Return the sequence number of the newest marker: rows with smaller numbers are gone, or were read again."""
 
     @property
     def deleted(self) -> bytes | None:
-        """Key of the last record if it was a delete, whose tombstone follows."""
+        """Return the key of the last record if that was a delete, whose tombstone follows; otherwise None."""
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
-        """Return the stored rows at these places. Missing rows are not in the result."""
+        """Return the stored rows with these keys. Rows that are not stored are missing in the result."""
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
-        """Delete all rows with a smaller number in the next commit. Returns the lost digests by leaf."""
+        """Remove all rows with smaller sequence numbers, as a part of the next commit. Returns their digests by
+        leaf."""
 
     def commit(self, changes: Changes, now_ms: int) -> None:
-        """Commit all changes and the next offset. Remove position entries older than `WINDOW_MS`."""
+        """Commit all changes and the next offset. Remove changes by position that are older than `WINDOW_MS`."""
 
 
 class _ParsedRecord(NamedTuple):
-    """A parsed record: the new state of its row, or (`place` None) the number below which all rows are deleted."""
+    """A record that was parsed: the new hash of a row, or a marker (`place` None), which removes rows of smaller
+    numbers."""
 
     place: RowPlace | None
     hash: int | None
     sequence: int
     offset: int
     tag: str
-    again: bool  # from a snapshot, or a tombstone: it applies whatever its number is
+    again: bool  # a snapshot row or a tombstone, which applies whatever its number is
     ts_ms: int
 
 
 class Fold:
-    """Folds the records of one partition of a table into its store. Records may repeat; each counts exactly once."""
+    """Applies the records of one partition to its store. Records may be repeated; each counts exactly once."""
 
     def __init__(
         self, store: RowStore, covered: CoveredColumns, grid: Grid, tag_of: Callable[[Mapping[str, Any]], str]
@@ -129,7 +133,8 @@ class Fold:
         self._text, self._leaf = RowText(covered.forms), LeafOf(grid, covered)
 
     def fold(self, records: Sequence[LogRecord], next_offset: int, now_ms: int) -> int:
-        """Fold records in order and commit with `next_offset`. Returns the number of records that changed a row."""
+        """Apply records in order, and commit them with `next_offset`. Returns the number of records that changed a
+        row."""
         changed = 0
         batch: list[_ParsedRecord] = []
         unread, deleted = list[int](), self._store.deleted
@@ -140,7 +145,8 @@ class Fold:
                 continue
             try:
                 read = self._read(record)
-            except (ValueError, KeyError, TypeError):  # not an envelope of this table: counted, and not comparable
+            # not an envelope of this table: count it, because the table cannot be compared
+            except (ValueError, KeyError, TypeError):
                 unread.append(_sequence_of(record))
                 continue
             if read.hash is None and not read.again:
@@ -166,7 +172,8 @@ class Fold:
             if sequence < floor:
                 if not again:
                     continue  # a repeated record
-                if after is not None:  # a snapshot with a smaller number: the numbers have started again
+                # a snapshot row with a smaller number: the capture was started again from the beginning
+                if after is not None:
                     floor = changes.floor = 0
             known = held.get(place)
             if known is None:
@@ -215,7 +222,7 @@ class Fold:
 
 
 def _sequence_of(record: LogRecord) -> int:
-    """Return the sequence number of a record that does not fit the table's schema; 0 for a tombstone."""
+    """Return the sequence number of a record whose row does not fit the table's schema; 0 for a tombstone."""
     if record.value is None:
         return 0
     try:

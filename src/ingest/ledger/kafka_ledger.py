@@ -17,9 +17,9 @@ from ingest.ledger.fold import LogRecord
 from ingest.ledger.ledger import Partition, TopologyLedger, read_reach
 
 _BATCH = 10_000
-_POSITIONS = 2_000  # records of `…positions` that a start reads: the last ones cover all earlier ones
+_POSITIONS = 2_000  # number of last records of `…positions` that a start reads; each covers all earlier ones
 _ASK = 20.0
-_SHORT = 0.01  # seconds; a poll waits all of it unless its batch is full
+_SHORT = 0.01  # seconds that a poll waits, unless its batch is full earlier
 _RUNNING = "check Kafka: `tailorbird stack status`"
 _UNAVAILABLE = {
     KafkaError._ALL_BROKERS_DOWN,
@@ -30,11 +30,11 @@ _UNAVAILABLE = {
 
 
 class KafkaLedger:
-    """Feeds a topology's ledger; call `poll` repeatedly. Every method raises Retriable while Kafka is unavailable.
+    """Reads change topics into a topology's ledger. Every method raises Retriable while Kafka is unavailable.
 
-    It reads committed records only. A record is folded at least once and counted exactly once, because stores commit
-    offsets together with data. `wanted` selects the tables; a table that is captured later is added automatically. If
-    another process writes the ledger (not `folding`), only schemas and positions are read.
+    Only committed records are read. Each counts exactly once, because stores commit offsets together with data.
+    `wanted` selects tables; tables that are captured later are added by themselves. If another process writes the
+    ledger (not `folding`), only schemas and positions are read. `prompt` polls at shorter intervals.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class KafkaLedger:
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 5 if prompt else 50,
                 "queued.max.messages.kbytes": 65_536,
-                "log_level": 0,  # librdkafka would write to stderr by itself
+                "log_level": 0,  # keeps librdkafka from writing to standard error
             }
         )
 
     def begin(self) -> None:
-        """Read all schemas, then resume every table. Raises Retriable if nothing was captured yet."""
+        """Read all schemas, then start to read every table. Raises Retriable if nothing was captured yet."""
         try:
             known = self._consumer.list_topics(timeout=_ASK).topics
             if missing := [name for name in (self._schemas, self._positions) if name not in known]:
@@ -89,7 +89,7 @@ class KafkaLedger:
             raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", _RUNNING) from error
 
     def poll(self, seconds: float, now_ms: int) -> int:
-        """Wait up to `seconds` for records and fold them. Returns the number of records read."""
+        """Wait up to `seconds` for records, and apply them. Returns the number of records."""
         try:
             found = self._poll(seconds, now_ms)
         except KafkaException as error:
@@ -104,7 +104,7 @@ class KafkaLedger:
 
     @property
     def at_end(self) -> bool:
-        """Return whether the last poll reached the end of a partition, so the ledger keeps up."""
+        """Return whether the last poll reached the end of a partition: the ledger is up to date."""
         return self._ended
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class KafkaLedger:
             else:
                 records[topic, partition].append(LogRecord(offset, message.key() or b"", message.value()))
         self._ended = bool(ended)
-        for topic, partition in again:  # these are read again from the beginning, so drop their fetched records
+        for topic, partition in again:  # drop fetched records of partitions that are now read again from the beginning
             records.pop((topic, partition), None)
             ended.pop((topic, partition), None)
             self._at_end[topic, partition] = False
@@ -146,7 +146,7 @@ class KafkaLedger:
         return count
 
     def _schema(self, message: Message) -> set[Partition]:
-        """Apply a schema. Returns the partitions that must be read again because of it."""
+        """Apply a record of `…schemas`. Returns the partitions that must therefore be read again."""
         value = message.value()
         if value is None:
             return set()
@@ -157,7 +157,7 @@ class KafkaLedger:
         if not self._wanted(schema.table_id):
             return set()
         self._newest[schema.table_id] = schema
-        # during the first read of schemas only the last one of a table matters
+        # at the start, only the last schema of each table matters
         return self._resume_table(schema) if len(self._at_end) > 1 else set()
 
     def _resume_table(self, schema: TableSchema) -> set[Partition]:

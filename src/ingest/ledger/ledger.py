@@ -1,7 +1,7 @@
-"""The ledger of a topology: its tables, and the position that is reached in each source.
+"""The ledger of a topology: the ledgers of its tables, and up to which position of each source they are complete.
 
-It receives schemas, positions and records of change topics in any order. If a new schema changes the input of a table's
-digest, its partitions are read again. Every row is then hashed again from its last record, with the defaults of columns
+Schemas, positions and records of change topics may arrive in any order. If a new schema changes what a table's digest
+covers, its partitions are read again. Then every row is hashed again from its last record, with the defaults of columns
 that were added later.
 """
 
@@ -20,11 +20,11 @@ from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowPlace, RowStore, Tag
 from ingest.ledger.places import Reach, as_of, tag_of
 
 Partition = tuple[str, int]  # topic, partition
-_MOST_WAITING = 4_000  # positions that are kept until the log is read up to them
+_MOST_WAITING = 4_000  # maximum number of positions that wait until the topics are read up to them
 
 
 class PartitionStore(RowStore, Protocol):
-    """A partition's store for the ledger."""
+    """Store of one partition, as the ledger uses it."""
 
     @property
     def next_offset(self) -> int: ...
@@ -33,27 +33,27 @@ class PartitionStore(RowStore, Protocol):
     def unread(self) -> int: ...
 
     def begin_again(self, shape: str) -> None:
-        """Delete everything."""
+        """Delete everything; the partition is read again. `shape` identifies what the new digests cover."""
 
     def seen(self, next_offset: int) -> None:
-        """Advance to an offset; no records were before it."""
+        """Set the next offset; there were no records before it."""
 
     def leaves(self, first: int, last: int) -> tuple[Leaves, list[TaggedChange]]:
-        """Return leaves, and their recent changes."""
+        """Return the digests of the leaves `first` to `last`, and their recent changes by position."""
 
     def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[TaggedChange]]:
-        """Return a leaf's rows by record key, and its recent changes."""
+        """Return the rows of a leaf as (record key, row), and the leaf's recent changes by position."""
 
     def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[TaggedChange]]:
-        """Return the rows at these places, and the table's recent changes."""
+        """Return the stored rows with these keys, and the recent changes of all leaves by position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReach:
-    """A committed position of a source. `ends` are the end offsets that it covers, by topic and partition.
+    """A committed position of a source. `ends` are the offsets, by topic and partition, of everything before it.
 
-    `unknown` maps tables (`database.table`) whose log is incomplete at the position to the reason. `signals` is the
-    offset up to which the capture has executed signals.
+    `unknown` maps tables (`database.table`) of which the topic is incomplete at the position to the reason. `signals`
+    is the offset up to which capture has executed signals.
     """
 
     source: str
@@ -65,7 +65,7 @@ class SourceReach:
 
 @dataclass(slots=True)
 class PartitionLedger:
-    """The ledger of one table."""
+    """The ledger of one table, with one store per partition of its topic."""
 
     schema: TableSchema
     topic: str
@@ -75,10 +75,11 @@ class PartitionLedger:
     folds: dict[int, Fold] = field(default_factory=dict)
 
     def as_of(self, first: int, last: int, low: Position, high: Position) -> tuple[Leaves, frozenset[int]]:
-        """Return the leaves from `first` to `last` as of `low`, and the leaves that changed between `low` and `high`.
+        """Return the leaves `first` to `last` as of position `low`, and the leaves that changed between `low` and
+        `high`.
 
-        `low` is a covered position of the last ten minutes. A reader of the table between the two positions may have
-        seen either state of the changed leaves.
+        `low` must be at most ten minutes old. A SELECT that ran between the two positions may show either state of the
+        changed leaves.
         """
         merged, unsure, reaches = Leaves(), set[int](), (Reach(low), Reach(high))
         for store in self.stores.values():
@@ -88,8 +89,9 @@ class PartitionLedger:
         return merged, frozenset(unsure)
 
     def rows_of(self, leaf: int, low: Position) -> tuple[dict[bytes, tuple[int, HeldRow]], bool]:
-        """Return the current rows of a leaf by record key, each with its partition; and True if the leaf changed after
-        `low`.
+        """Return the present rows of a leaf by record key, each with its partition.
+
+        The second result says whether the leaf has changed since `low`.
         """
         found, reach, moved = dict[bytes, tuple[int, HeldRow]](), Reach(low), False
         for number, store in self.stores.items():
@@ -101,8 +103,9 @@ class PartitionLedger:
     def rows_at(
         self, places: Sequence[RowPlace], low: Position
     ) -> tuple[dict[bytes, tuple[int, HeldRow]], frozenset[int]]:
-        """Return the current rows at these places by record key, each with its partition; and leaves that changed after
-        `low`.
+        """Return the present rows with these keys, by record key, each with its partition.
+
+        The second result are the leaves that have changed since `low`.
         """
         found, reach, moved = dict[bytes, tuple[int, HeldRow]](), Reach(low), set[int]()
         for number, store in self.stores.items():
@@ -112,7 +115,7 @@ class PartitionLedger:
         return found, frozenset(moved)
 
     def counts(self) -> dict[int, int]:
-        """Return the current number of rows in each leaf."""
+        """Return the present number of rows by leaf."""
         found: dict[int, int] = {}
         for store in self.stores.values():
             for leaf, digest in store.leaves(0, self.grid.last)[0].digests.items():
@@ -120,7 +123,7 @@ class PartitionLedger:
         return found
 
     def total(self) -> Digest:
-        """Return the current digest of the whole table."""
+        """Return the present digest of the whole table."""
         merged = Leaves()
         for store in self.stores.values():
             merged.merge(store.leaves(0, self.grid.last)[0])
@@ -128,25 +131,28 @@ class PartitionLedger:
 
     @property
     def unread(self) -> int:
-        """Number of unreadable records."""
+        """Return the number of records that could not be read."""
         return sum(store.unread for store in self.stores.values())
 
 
 class TopologyLedger:
-    """The ledgers of all tables. `open_store(topic, partition, shape)` opens the store of a partition."""
+    """The ledgers of all tables of a topology. `open_store(topic, partition, shape)` opens the store of a partition.
+
+    `masked(schema)` returns the masked columns of a table.
+    """
 
     def __init__(
         self, open_store: Callable[[str, int, str], PartitionStore], masked: Callable[[TableSchema], Sequence[str]]
     ) -> None:
         self._open, self._masked = open_store, masked
         self.tables: dict[TableId, PartitionLedger] = {}
-        self.without: dict[TableId, str] = {}  # tables without a digest, and why
+        self.without: dict[TableId, str] = {}  # tables without a digest, with the reason
         self._topics: dict[str, PartitionLedger] = {}
         self._waiting: dict[str, list[SourceReach]] = {}
         self.reached: dict[str, SourceReach] = {}
 
     def schema(self, schema: TableSchema, topic: str) -> list[Partition]:
-        """Set a table's newest schema. Returns the partitions that must be read again from the beginning."""
+        """Set the newest schema of a table. Returns the partitions that must be read again from the beginning."""
         what = covered(schema, self._masked(schema))
         if what.without_grid:
             self.without[schema.table_id] = what.without_grid
@@ -182,7 +188,7 @@ class TopologyLedger:
     def records(
         self, topic: str, partition: int, records: Sequence[LogRecord], next_offset: int, now_ms: int
     ) -> int:  # fmt: skip
-        """Fold records of a partition, in order. Returns the number of records that changed a row."""
+        """Apply records of a partition, in order. Returns the number of records that changed a row."""
         partition_ledger = self._topics.get(topic)
         return (
             partition_ledger.folds[partition].fold(records, next_offset, now_ms)
@@ -191,20 +197,20 @@ class TopologyLedger:
         )
 
     def ended(self, topic: str, partition: int, offset: int) -> None:
-        """Set the end offset of a partition that was read to its end."""
+        """Note the end offset of a partition that has been read to its end."""
         partition_ledger = self._topics.get(topic)
         if partition_ledger is not None and partition in partition_ledger.stores:
             partition_ledger.stores[partition].seen(offset)
 
     def position(self, found: SourceReach) -> None:
-        """Add a committed position of a source. The records that it covers may still be unread."""
+        """Add a committed position of a source. Records before it may not have been read yet."""
         waiting = self._waiting.setdefault(found.source, [])
         waiting.append(found)
         if len(waiting) > _MOST_WAITING:
             del waiting[: _MOST_WAITING // 2]
 
     def update_reached(self) -> None:
-        """Update `reached`: the last position of each source whose records have all been read."""
+        """Update `reached`: for each source the last position before which all records have been read."""
         for source, waiting in self._waiting.items():
             done = 0
             while done < len(waiting) and self._covers(waiting[done].ends):
@@ -229,7 +235,7 @@ class TopologyLedger:
 
 
 def read_reach(value: Mapping[str, Any]) -> SourceReach:
-    """Read a record of `…positions`. Raises KeyError, TypeError or ValueError if it is malformed."""
+    """Decode a record of `…positions`. Raises KeyError, TypeError or ValueError if it is malformed."""
     if value["format"] != 1:
         raise ValueError(f"a position of format {value['format']}")
     position = value["position"]
@@ -245,7 +251,8 @@ def read_reach(value: Mapping[str, Any]) -> SourceReach:
 
 
 def _unknown(state: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tables whose log is incomplete by a capture's state, and why; the most serious reason wins."""
+    """Return the tables whose topics are incomplete according to a checkpoint's state, each with the most serious
+    reason."""
     repairs = state.get("mends", {})
     again = [*repairs.get("tables", {}), *repairs.get("again", {})]
     return {

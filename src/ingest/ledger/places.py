@@ -1,7 +1,7 @@
-"""Decide which changes a source position covers, and compute a table's leaves as of a position.
+"""Decide which changes are before a source position, and compute a table's leaves as of a position.
 
-A change is tagged with its position at the source: its GTID, or its file and position if it has none. Rows of a
-snapshot have an empty tag, which every position covers.
+A change has its position at the source as a *tag*: its GTID, or file and position if it has none. Rows of a snapshot
+have an empty tag, which is before every position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARIA = re.compile(r"(\d+)-(\d+)-(\d+)")
 
 
 class Identity(NamedTuple):
-    """A transaction's identity in GTID sets; for MariaDB `source` is the domain."""
+    """Parts of a GTID: server UUID, tag and number in MySQL; for MariaDB `source` is the domain."""
 
     source: str | int
     tag: str | int
@@ -29,7 +29,7 @@ class Identity(NamedTuple):
 
 
 def tag_of(source: Mapping[str, Any]) -> str:
-    """Return the tag of a change, from the `source` block of its envelope."""
+    """Return the tag of a change; `source` is the `source` block of its envelope."""
     if source.get("gtid"):
         return str(source["gtid"])
     if source.get("snapshot") not in (None, False, "false") or not source.get("file"):
@@ -39,7 +39,7 @@ def tag_of(source: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class Reach:
-    """The changes that a source position covers; the result for each tag is cached."""
+    """Set of changes before a source position, by tag. Results are cached."""
 
     position: Position
     _gtids: AnyGtidSet | None = None
@@ -49,14 +49,14 @@ class Reach:
         self._gtids = parse_gtid_set(self.position.gtid_set) if self.position.gtid_set else None
 
     def covers(self, tag: str) -> bool:
-        """Return whether the change with this tag is committed at the position."""
+        """Return whether the change with this tag is before the position."""
         found = self._known.get(tag)
         if found is None:
             found = self._known[tag] = self._covers(tag)
         return found
 
     def includes(self, other: Position) -> bool:
-        """Return whether this position covers everything that another position covers."""
+        """Return whether all changes before another position are also before this one."""
         if self._gtids is not None and other.gtid_set:
             theirs = parse_gtid_set(other.gtid_set)
             if isinstance(theirs, GtidSet):
@@ -78,12 +78,15 @@ class Reach:
 
 
 def place(file: str, pos: int) -> tuple[int, str, int]:
-    """Return a sort key in the order of the log: `binlog.1000000` is after `binlog.999999`."""
+    """Return a sort key for log positions: `binlog.1000000` is after `binlog.999999`."""
     return len(file), file, pos
 
 
 def as_of(leaves: Leaves, deltas: Iterable[TaggedChange], low: Reach, high: Reach) -> tuple[Leaves, frozenset[int]]:
-    """Convert current leaves to those as of `low`. Also returns the leaves that changed between `low` and `high`."""
+    """Convert the present leaves to those as of `low`. Also return the leaves that changed between `low` and `high`.
+
+    `deltas` are all changes of the leaves since `low` or earlier.
+    """
     unsure = set[int]()
     for one in deltas:
         if not low.covers(one.tag):

@@ -1,4 +1,4 @@
-"""`tailorbird ledger`: the process that updates a topology's ledger, and the ledger for `verify`."""
+"""`tailorbird ledger`: the process that keeps a topology's ledger up to date. Also opens the ledger for `verify`."""
 
 from __future__ import annotations
 
@@ -34,24 +34,23 @@ _LONGEST_WAIT = 15.0
 
 @dataclass(slots=True)
 class Ledger:
-    """An open ledger and the reader that updates it. `own`: this process writes the ledger."""
+    """An open ledger and its reader of Kafka. `own`: this process writes the ledger."""
 
     topology_ledger: TopologyLedger
     reader: KafkaLedger
     own: bool
 
     def poll(self, seconds: float) -> int:
-        """Wait up to `seconds` for committed records and fold them. Returns their number."""
+        """Wait up to `seconds` for committed records and apply them. Returns their number."""
         return self.reader.poll(seconds, time.time_ns() // 1_000_000)
 
 
 @contextmanager
 def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
-    """Open the topology's ledger. This process writes it unless another one does; then it only reads.
+    """Open a topology's ledger for the block. This process writes it, unless another process does; then it only reads.
 
-    `prompt`: poll Kafka at shorter intervals, for a user who waits.
-
-    Raises Retriable while Kafka is unavailable, and if nothing was captured yet.
+    `prompt`: poll Kafka at shorter intervals, because a user waits. Raises Retriable while Kafka is unavailable, and if
+    nothing was captured yet.
     """
     folder = LedgerFolder(home(), topology.name)
     own = folder.take()
@@ -87,9 +86,10 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
 
 
 def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[str, int]:
-    """Update the ledger until SIGTERM or SIGINT, or until all committed records are read. Returns rows by table.
+    """Update the ledger until SIGTERM or SIGINT, or with `until_end` until all committed records are read.
 
-    It waits for an unavailable Kafka. Raises UsageError if another process writes this ledger.
+    Returns the number of rows by table. Waits while Kafka is unavailable. Raises UsageError if another process writes
+    this ledger.
     """
     topology = load_topology(file)
     log_lines("logfmt")

@@ -1,7 +1,7 @@
-"""Store one partition's ledger in an SQLite file: commits of `fold.RowStore`, and concurrent reads of `verify`.
+"""Store of one partition's ledger in an SQLite file; `verify` may read it while the ledger process writes.
 
 A commit is one transaction that includes the offset. After a crash of the process or the machine, the file contains a
-complete commit, possibly not the last one. The records after it are folded again.
+complete commit, but perhaps not the last one. The records after it are then applied again.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ CREATE TABLE IF NOT EXISTS tagged (ms INTEGER, leaf INTEGER, tag TEXT, number IN
     PRIMARY KEY (ms, leaf, tag, number)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
-_BITS = 32  # bytes of a digest
-_LAST = 2**62  # greater than all leaves
+_BITS = 32  # bytes of a stored digest
+_LAST = 2**62  # greater than every leaf number
 _CACHE_KIB = 32_768
-_LOG_PAGES = 8_192  # of SQLite's write-ahead log before a checkpoint: 32 MiB
-_TIMEOUT = 30.0  # seconds to wait for another transaction
+_LOG_PAGES = 8_192  # pages of SQLite's write-ahead log before a checkpoint: 32 MiB
+_TIMEOUT = 30.0  # seconds to wait for another process's transaction
 
 
 class SqlRows:
-    """SQLite store; implements `fold.RowStore`, and the reads of a comparison.
+    """SQLite store; implements `fold.RowStore` and `ledger.PartitionStore`.
 
     Not thread-safe. Raises Fatal for an invalid file.
     """
 
     def __init__(self, file: Path, shape: str, *, writes: bool = True) -> None:
-        """Open or create the file. A file whose digests have another `shape` is emptied.
+        """Open or create the file. If its digests have another `shape`, it is emptied.
 
-        If another process writes it (not `writes`), a file of another shape is treated as empty.
+        With `writes` False (another process writes it), a file of another shape only counts as empty.
         """
         self._file, self._writes, self._shape, self._next, self._number = file, writes, shape, 0, 0
         with _sqlite_errors(file):
@@ -50,7 +50,8 @@ class SqlRows:
             self._db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             self._db.executescript(_TABLES)
             known = self._value("shape")
-            self.again = writes and known is not None and known != shape  # its digests had another shape
+            # the file is treated as empty: its digests have another shape
+            self.again = writes and known is not None and known != shape
             if writes and known != shape:
                 self.begin_again(shape)
             self._next, self._truncation_point = int(self._value("next") or 0), int(self._value("floor") or 0)
@@ -74,7 +75,7 @@ class SqlRows:
 
     @property
     def next_offset(self) -> int:
-        """The offset to read next; 0 if nothing was read."""
+        """Return the offset to read next; 0 if nothing was read."""
         if not self._writes:
             self._next = int(self._value("next") or 0) if self._value("shape") == self._shape else 0
         return self._next
@@ -91,21 +92,22 @@ class SqlRows:
 
     @property
     def unread(self) -> int:
-        """Number of records that were not envelopes of this table."""
+        """Return the number of records that were not envelopes of this table."""
         return int(self._value("unread") or 0)
 
     @property
     def rows(self) -> int:
-        """Number of stored rows."""
+        """Return the number of stored rows."""
         return int(self._db.execute("SELECT coalesce(sum(rows), 0) FROM leaves").fetchone()[0])
 
     def held(self, places: Iterable[RowPlace]) -> dict[RowPlace, HeldRow]:
-        """Implements `RowStore.held`. It begins the transaction; otherwise each read would be its own transaction."""
+        """Implements `RowStore.held`. It begins the transaction, because otherwise each read would be one of its
+        own."""
         self._begin()
         return self._at(places)
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
-        """Implements `RowStore.remove_older`. The transaction stays open until the commit."""
+        """Implements `RowStore.remove_older`. The transaction stays open until `commit`."""
         self._begin()
         lost: dict[int, Digest] = {}
         for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
@@ -123,7 +125,7 @@ class SqlRows:
             for place, held in changes.rows.items()
             if held is not None
         ]
-        kept.sort()  # so that rows of one page are written together
+        kept.sort()  # sorted, so that rows of one page are written together
         many("INSERT OR REPLACE INTO held VALUES (?, ?, ?, ?, ?)", kept)
         many("DELETE FROM held WHERE leaf = ? AND key = ?", gone)
         self._add_to_leaves(changes.leaves)
@@ -155,12 +157,12 @@ class SqlRows:
         )
 
     def seen(self, next_offset: int) -> None:
-        """Advance the offset: only commit markers were before it."""
+        """Set the next offset; before it, there were only Kafka's commit markers."""
         if self._writes and next_offset > self._next:
             self.commit(Changes(next_offset, deleted=self._deleted), 0)
 
     def leaves(self, first: int, last: int) -> tuple[Leaves, list[TaggedChange]]:
-        """Return the current leaves from `first` to `last` and their recent changes, in one transaction."""
+        """Return the digests of the leaves `first` to `last` and their recent changes, in one transaction."""
         with self._read_transaction():
             found = Leaves(
                 {
@@ -173,14 +175,14 @@ class SqlRows:
             return found, self._tagged(first, last)
 
     def rows_of(self, leaf: int) -> tuple[list[tuple[bytes, HeldRow]], list[TaggedChange]]:
-        """Return a leaf's rows by record key and its recent changes, in one transaction."""
+        """Return the rows of a leaf as (record key, row) and its recent changes, in one transaction."""
         with self._read_transaction():
             found = self._db.execute("SELECT key, hash, sequence, at FROM held WHERE leaf = ?", (leaf,)).fetchall()
             tagged = self._tagged(leaf, leaf)
         return [(key, HeldRow(int.from_bytes(bits, "big"), sequence, at)) for key, bits, sequence, at in found], tagged
 
     def rows_at(self, places: Iterable[RowPlace]) -> tuple[dict[RowPlace, HeldRow], list[TaggedChange]]:
-        """Return the rows at these places and the recent changes of all leaves, in one transaction."""
+        """Return the stored rows with these keys and the recent changes of all leaves, in one transaction."""
         with self._read_transaction():
             return self._at(places), self._tagged(0, _LAST)
 
@@ -202,7 +204,7 @@ class SqlRows:
 
     @contextmanager
     def _read_transaction(self) -> Iterator[None]:
-        """Run reads in one transaction, so that they see one commit."""
+        """Run the reads of a block in one transaction, so that they see the same commit."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -214,7 +216,7 @@ class SqlRows:
         self._db.close()
 
     def _add_to_leaves(self, leaves: Mapping[int, Digest]) -> None:
-        """Add digests to leaves. Empty leaves are removed."""
+        """Add digests to stored leaves. A leaf without rows is removed."""
         now = []
         for leaf, change in leaves.items():
             row = self._db.execute("SELECT rows, bits FROM leaves WHERE leaf = ?", (leaf,)).fetchone()
@@ -233,7 +235,7 @@ class SqlRows:
 
 
 class _sqlite_errors:
-    """Translate SQLite's errors of a file into Fatal."""
+    """Turn SQLite's errors in the block into Fatal; messages name the file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -1,1 +1,1 @@
-"""MaxScale's CDC protocol: a server that serves change topics to its clients, and a MaxScale as a source."""
+"""MaxScale's CDC protocol: a server that offers captured tables to its clients, and a MaxScale as a source."""

@@ -1,4 +1,4 @@
-"""Delay repeated logins after failures, by address and user. Times are seconds."""
+"""Delay logins after failed ones, by address and user. Times are seconds."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 Who = tuple[str, str]  # address, user
 _FIRST, _LONGEST, _FORGOTTEN = 0.5, 30.0, 600.0
-_MOST = 10_000  # entries
+_MOST = 10_000  # maximum number of entries
 
 
 @dataclass(slots=True)
 class BackOff:
-    """Each failed login doubles the delay, from 0.5 to 30 seconds. A successful one resets it."""
+    """Delays logins: each failed one doubles the delay, from 0.5 to 30 seconds, and a successful one resets it."""
 
     _wrong: OrderedDict[Who, tuple[int, float]] = field(default_factory=OrderedDict)
 
     def wait(self, who: Who, now: float) -> float:
-        """Return the seconds until the next login is checked."""
+        """Return for how many seconds the next login must be delayed."""
         times, at = self._wrong.get(who, (0, now))
         if times == 0 or now - at > _FORGOTTEN:
             return 0.0

@@ -1,4 +1,4 @@
-"""Resolve the table names in clients' requests, and answer their queries about transactions."""
+"""Find the tables that clients request, and answer their queries about transactions."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _VERSION = re.compile(r"(.+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """A requested table, and the first version of its schema."""
+    """A requested table, and the version of its schema from which on rows are sent."""
 
     table: TableId
     version: int = 0
 
 
 class NoData(Exception):
-    """An error answer instead of data."""
+    """Raised instead of data; the text is the error answer for the client."""
 
 
 def find_table(log: ChangeTables, name: str) -> TableRequest:
-    """Return the table of `database.table` or `database.table.version`. Raises NoData with MaxScale's message."""
+    """Return the table for `database.table` or `database.table.version`. Raises NoData with MaxScale's message."""
     by_name = {f"{table.database}.{table.table}": table for table in log.tables()}
     if name in by_name:
         return TableRequest(by_name[name])
@@ -43,19 +43,20 @@ def find_table(log: ChangeTables, name: str) -> TableRequest:
 
 
 def ambiguous(tables: tuple[TableId, ...]) -> list[str]:
-    """Return names of tables that exist in several sources."""
+    """Return the names `database.table` that exist in several sources."""
     names = [f"{table.database}.{table.table}" for table in tables]
     return sorted({name for name in names if names.count(name) > 1})
 
 
 def begin_of(log: ChangeTables, table: TableId, gate: Gate) -> Offsets:
-    """Return the start offsets of a client. Raises NoData if compaction may have removed changes that it needs."""
+    """Return the offsets at which a client's stream begins. Raises NoData if compaction may have removed needed
+    changes."""
     if gate.since is None:
         return log.begins(table)
     found = log.before(table, gate.reached)
     if found is not None:
         return found
-    # the last transaction may be the requested one: then no later changes can be missing
+    # if the requested transaction is the last one, no later changes can be missing
     ends = log.released(table)
     batch = log.newest(table, ends)
     numbers = [number_of(change.event) for change in batch.changes]
@@ -72,7 +73,7 @@ def begin_of(log: ChangeTables, table: TableId, gate: Gate) -> Offsets:
 
 @dataclass(slots=True)
 class TransactionAnswer:
-    """Data of a transaction: its number of changes, commit time and tables."""
+    """Answer about a transaction: its number, number of changes, commit time and tables."""
 
     number: TransactionNumber
     events: int = 0
@@ -86,7 +87,7 @@ class TransactionAnswer:
         self.tables.add(f"{event.source.table_id.database}.{event.source.table_id.table}")
 
     def line(self) -> bytes:
-        """Return the answer in MaxScale's format."""
+        """Return the answer as a line in MaxScale's format."""
         answer = {
             "GTID": str(self.number),
             "events": self.events,
@@ -97,7 +98,7 @@ class TransactionAnswer:
 
 
 def last_transaction(log: ChangeTables) -> bytes:
-    """Return the newest transaction of all tables. Raises NoData if nothing was committed yet."""
+    """Return the answer about the newest transaction of all tables. Raises NoData if nothing was committed yet."""
     found: TransactionAnswer | None = None
     newest = (0, 0)
     for event in (change for table in log.tables() for change in _newest(log, table)):
@@ -117,7 +118,8 @@ def _newest(log: ChangeTables, table: TableId) -> Iterator[ChangeEvent]:
 
 
 def transaction_of(log: ChangeTables, since: TransactionNumber) -> bytes:
-    """Return a transaction. Raises NoData if no table has it, or compaction may have removed parts of it."""
+    """Return the answer about one transaction. Raises NoData if no table contains it, or compaction may have removed a
+    part."""
     found, gate = TransactionAnswer(since), Gate(since)
     for table in log.tables():
         ends = log.released(table)
@@ -134,7 +136,7 @@ def transaction_of(log: ChangeTables, since: TransactionNumber) -> bytes:
 def _of(
     log: ChangeTables, table: TableId, starts: Offsets, ends: Offsets, since: TransactionNumber
 ) -> Iterator[ChangeEvent]:
-    """Yield the changes of one transaction in a table. Sequence numbers grow, except for snapshot rows."""
+    """Yield a table's changes in one transaction. Sequence numbers grow, except for snapshot rows."""
     while ahead(starts, ends):
         batch = log.read(table, starts, ends)
         for change in batch.changes:

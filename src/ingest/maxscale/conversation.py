@@ -1,8 +1,8 @@
-"""Parse the requests of a client of MaxScale's CDC protocol: bytes in, requests out, without a socket or a clock.
+"""Parse the requests of one client of MaxScale's CDC protocol from the bytes that it sends.
 
-The protocol has no frames. The ends of authentication (hex of `user:` and 20 bytes) and REGISTER (it ends with its
-TYPE) are recognised by content. A line end or the next request may follow at once. Every other request ends with a line
-end, or after a pause (`quiet`). Source: MariaDB's documentation of the CDC protocol, and the behaviour of its
+Requests have no common terminator. The authentication (hex of `user:` and 20 bytes) and REGISTER, which ends with its
+TYPE, are complete by their content; a line end or the next request may follow at once. All other requests end with a
+line end, or after a pause (`quiet`). Source: MariaDB's documentation of the CDC protocol, and the behaviour of its
 connector: no line ends, `UUID=CDC_CONNECTOR-1.0.0`, `CLOSE` at the end.
 """
 
@@ -15,14 +15,14 @@ from typing import Literal
 
 Form = Literal["JSON", "AVRO"]
 State = Literal["authenticating", "registering", "requesting"]
-LONGEST = 64 * 1024  # bytes of one request
+LONGEST = 64 * 1024  # maximum bytes of one request
 _DIGEST = 20
 _HEX = re.compile(rb"[0-9a-fA-F]*")
 _REGISTER = re.compile(rb"REGISTER\s+UUID=([^,\s]{1,256})\s*,\s*TYPE=(JSON|AVRO)", re.IGNORECASE)
 
 
 class ProtocolFault(Exception):
-    """A violation of the protocol. The connection ends with `answer`."""
+    """Raised if a client violates the protocol. It receives `answer`, and the connection is closed."""
 
     def __init__(self, why: str, answer: str) -> None:
         super().__init__(why)
@@ -31,7 +31,7 @@ class ProtocolFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """A login: the user, and the SHA-1 of the password."""
+    """A login with the user's name and the SHA-1 of the password."""
 
     user: str
     digest: bytes
@@ -39,7 +39,7 @@ class LoginRequest:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRequest:
-    """A registration with the requested format."""
+    """A registration, which selects the format of rows."""
 
     uuid: str
     form: Form
@@ -47,7 +47,8 @@ class RegistrationRequest:
 
 @dataclass(frozen=True, slots=True)
 class DataRequest:
-    """A request for data. `table` (`db.table` or `db.table.000001`) and `gtid` (or empty) are unparsed."""
+    """A request for the rows of a table (`db.table` or `db.table.000001`) from a GTID on (empty: from the
+    beginning)."""
 
     table: str
     gtid: str
@@ -67,7 +68,7 @@ class CloseRequest:
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """An invalid request with its answer. The connection stays open."""
+    """An invalid request; the client receives `answer`, and the connection stays open."""
 
     answer: str
 
@@ -78,14 +79,14 @@ _UNREGISTERED = "ERR, code 12, msg: Registration failed\n"
 
 
 class Conversation:
-    """Parser of one connection. `feed` takes bytes and yields requests; call `accepted` after a valid login."""
+    """Parser of the bytes of one connection. Call `accepted` after a valid login."""
 
     def __init__(self) -> None:
         self.state: State = "authenticating"
         self._waiting = b""
 
     def feed(self, data: bytes) -> Iterator[Request]:
-        """Add bytes and yield complete requests. Handle each one before you take the next. Raises ProtocolFault."""
+        """Add bytes and yield complete requests. Process each one before the next. Raises ProtocolFault."""
         self._waiting += data
         while (request := _READERS[self.state](self)) is not None:
             yield request
@@ -93,17 +94,17 @@ class Conversation:
             raise ProtocolFault(f"more than {LONGEST} bytes without an end", "ERR: Request too long\n")
 
     def quiet(self) -> Iterator[Request]:
-        """Handle a pause: yield the pending bytes as a complete request, unless their end is recognised by content."""
+        """Yield the buffered bytes as a request after a pause, unless they are the begin of a login or registration."""
         if self.state == "requesting" and self._waiting.strip():
             yield from self.feed(b"\n")
 
     def accepted(self) -> None:
-        """Accept the login."""
+        """Note that the login is valid, so that requests may follow."""
         self.state = "registering"
 
     @property
     def waits(self) -> bool:
-        """Return whether a part of a request has arrived."""
+        """Return whether a part of a request is buffered."""
         return bool(self._waiting)
 
     def _login(self) -> Request | None:

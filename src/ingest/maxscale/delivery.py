@@ -1,7 +1,7 @@
-"""Encode changes as pieces that are sent to a client.
+"""Encode changes into pieces to send to a client of MaxScale's protocol.
 
-A piece ends between two changes and contains the offsets after it. So a client that stops reading costs only the piece
-that its socket does not accept. The rest is read again later.
+A piece ends between two changes, and knows the offsets after it. So for a client that does not read, only one piece is
+in memory; the rest is read from Kafka later.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.merging import ChangeBatch, Offsets
 
 _MARIA = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
-_PIECE = 64 * 1024  # bytes; a single change may be longer
-UNLOGGED = -1  # version of a client that has received no schema line
+_PIECE = 64 * 1024  # maximum bytes of a piece, unless a single change is longer
+UNLOGGED = -1  # schema version for a client that has not received a schema line yet
 
 
 class RowForm(Protocol):
-    """Encoder of rows of one schema."""
+    """Encoder of rows under one schema."""
 
     def header(self, gtid: TransactionNumber) -> bytes:
         """Return the bytes before the first row of the schema."""
 
     def row(self, event: ChangeEvent) -> bytes:
-        """Return a change's rows; empty if the format does not contain that change."""
+        """Return the rows of a change; empty if the format cannot represent it."""
 
     def block(self, rows: list[bytes]) -> bytes:
-        """Return rows as one block."""
+        """Join encoded rows to one block."""
 
 
 class JsonRows:
-    """Encoder of one JSON object per line."""
+    """Encodes rows as JSON objects, one per line; implements `RowForm`."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._schema, self._writer = schema, RowWriter(schema)
@@ -63,13 +63,14 @@ FORMS: Mapping[str, Callable[[TableSchema], RowForm]] = {"JSON": JsonRows, "AVRO
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The first transaction (of its domain) and table version from which changes are sent."""
+    """Begin of a client's stream: the first transaction (per domain) and the first schema version whose changes are
+    sent."""
 
     since: TransactionNumber | None = None
     version: int = 0
 
     def opens(self, event: ChangeEvent, schema: TableSchema) -> bool:
-        """Return whether this change and all later ones are sent."""
+        """Return whether the stream begins with this change."""
         if schema.version < self.version:
             return False
         if self.since is None:
@@ -78,7 +79,7 @@ class Gate:
         return number.domain == self.since.domain and number.sequence >= self.since.sequence
 
     def reached(self, position: Position) -> bool:
-        """Return whether a position covers a part of the transaction, or later changes."""
+        """Return whether a position is within or after the first transaction."""
         assert self.since is not None, "only a gate with a transaction searches"
         domains = maria_domains(position.gtid_set)
         if domains is not None:
@@ -87,14 +88,15 @@ class Gate:
 
 
 def maria_domains(gtid_set: str) -> dict[int, int] | None:
-    """Return the last sequence number of each domain in MariaDB's GTIDs; None for other GTIDs."""
+    """Return the last sequence number of each domain in a MariaDB GTID set; None for GTID sets of other servers."""
     if _MARIA.fullmatch(gtid_set) is None:
         return None
     return {domain: number for domain, (_, number) in MariaGtidSet.parse(gtid_set).domains.items()}
 
 
 class Piece(NamedTuple):
-    """Bytes, the offsets after them, the last schema version sent, and if the gate is open after them."""
+    """Bytes for a client, the offsets after them, the schema version last sent, and whether the stream has begun
+    (`open`)."""
 
     data: bytes
     next: Offsets
@@ -106,10 +108,10 @@ def pieces(
     batch: ChangeBatch, versions: SchemaVersions, form: Callable[[TableSchema], RowForm], starts: Offsets, *,
     sent_version: int = UNLOGGED, gate: Gate | None = None,
 ) -> Iterator[Piece]:  # fmt: skip
-    """Yield the pieces of a batch that was read from `starts`.
+    """Yield the pieces for a batch that was read from the offsets `starts`.
 
-    `sent_version` is the schema version that the client has received. The last piece ends with the batch and may be
-    empty.
+    `form` returns the encoder of a schema; `sent_version` is the last schema version that the client has received. The
+    last piece ends with the batch and may be empty.
     """
     at, rows, size, head = dict(starts), list[bytes](), 0, b""
     writer: RowForm | None = None

@@ -1,4 +1,4 @@
-"""The `cdcusers` file: read again when it changes, written atomically, readable only by its owner."""
+"""The file of users, `cdcusers`: read again when it changes, written atomically, and readable only by its owner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def users_file(topology: str) -> Path:
 
 
 class UsersFile:
-    """Users by name. MaxScale's own file works unchanged."""
+    """Users and password hashes in a file, in the format of MaxScale's own file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +27,8 @@ class UsersFile:
         self._lock = threading.Lock()
 
     def users(self) -> Mapping[str, bytes]:
-        """Return the users; none if the file is missing. Raises UsageError if it is malformed or unreadable."""
+        """Return the password hash by user; empty if the file does not exist. Raises UsageError if it cannot be
+        read."""
         with self._lock:
             try:
                 status = self.path.stat()

@@ -32,7 +32,7 @@ _LONGEST_WAIT = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdcOptions:
-    """Address, users and sources of the server. `certificate` and `key` are PEM files, both or neither."""
+    """Address, users file and sources of the server. `certificate` and `key` are PEM files; set both or neither."""
 
     listen: str = "127.0.0.1:4001"
     users: Path | None = None
@@ -43,7 +43,7 @@ class CdcOptions:
 
 
 def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
-    """Serve until SIGTERM or SIGINT. It waits for an unavailable Kafka, at the start and later."""
+    """Serve until SIGTERM or SIGINT. Waits while Kafka is unavailable."""
     topology = load_topology(file)
     if unknown := [name for name in options.sources if name not in topology.sources]:
         raise UsageError(f"{file} has no source {unknown[0]}", "--source " + " | ".join(topology.sources))
@@ -71,7 +71,7 @@ def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
 def _begun(
     topology: Topology, sources: Sequence[str], stop: threading.Event, standing: HealthTracker
 ) -> KafkaChanges | None:
-    """Open the log when Kafka is available; None if the server was stopped before."""
+    """Open the change topics, waiting until Kafka is available; None if the server was stopped before."""
     pause, logger = 0.0, structlog.get_logger().bind(topology=topology.name)
     while not stop.is_set():
         log = KafkaChanges(topology, sources)

@@ -1,4 +1,4 @@
-"""Share reads of the log between clients: clients at the same offset read and encode a batch only once."""
+"""Share reads of Kafka between clients: of clients at the same offset, only the first one reads and encodes a batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ingest.changes.merging import ChangeBatch, Offsets
 from ingest.maxscale.conversation import Form
 from ingest.maxscale.delivery import FORMS, Gate, Piece, pieces
 
-_KEPT = 8  # batches, each a MiB or a record of each partition
+_KEPT = 8  # maximum number of cached batches, of about 1 MiB each
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
 class SharedBatch:
-    """A batch and its encoded pieces, by format and the schema version that clients have received."""
+    """A batch of changes, and its encoded pieces by format and by the schema version that clients have received."""
 
     batch: ChangeBatch
     versions: SchemaVersions
@@ -29,7 +29,7 @@ class SharedBatch:
     sent: dict[tuple[Form, int], list[Piece]] = field(default_factory=dict)
 
     def pieces(self, form: Form, sent_version: int, gate: Gate | None) -> list[Piece]:
-        """Return the pieces for a client."""
+        """Return the pieces for a client. They are encoded once per format and version."""
         if gate is not None:
             return self._encoded(form, sent_version, gate)
         key = form, sent_version
@@ -45,7 +45,7 @@ class SharedBatch:
 
 
 class SharedReads:
-    """Reads of the log for all clients, with few threads. Used within one event loop."""
+    """Reads of change topics for all clients, in a few threads. To be used in one event loop."""
 
     def __init__(self, log: ChangeTables, threads: int = 4) -> None:
         self.log = log
@@ -54,11 +54,11 @@ class SharedReads:
         self._news: dict[TableId, tuple[Offsets, asyncio.Event]] = {}
 
     async def ask(self, question: Callable[..., _T], *of: object) -> _T:
-        """Call a blocking function in a thread."""
+        """Call a blocking function in a thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, question, *of)
 
     async def read(self, table: TableId, starts: Offsets) -> SharedBatch:
-        """Return the next batch from some offsets. Changes must be available (`ahead`)."""
+        """Return the next batch from some offsets. There must be changes to read (`ahead`)."""
         key = table, frozenset(starts.items())
         found = self._kept.get(key)
         if found is None:
@@ -69,7 +69,8 @@ class SharedReads:
         try:
             return await asyncio.shield(found)
         except BaseException:
-            if found.done() and self._kept.get(key) is found:  # it failed: the next client tries again
+            # remove the failed read, so that the next client tries again
+            if found.done() and self._kept.get(key) is found:
                 del self._kept[key]
             raise
 
@@ -78,18 +79,18 @@ class SharedReads:
         return SharedBatch(batch, self.log.schemas(table), starts)
 
     async def news(self, table: TableId, seen: Offsets) -> None:
-        """Wait until more of a table is released than `seen`."""
+        """Wait until changes of a table after the offsets `seen` are committed."""
         while self.log.released(table) == seen:
             known = self._news.get(table)
             if known is not None and known[0] != seen:
-                known[1].set()  # wake clients with older offsets
+                known[1].set()  # wake the clients that wait with older offsets
                 known = None
             if known is None:
                 known = self._news[table] = seen, asyncio.Event()
             await known[1].wait()
 
     def notify(self) -> None:
-        """Wake the clients that wait for tables with new commits. Call it within the event loop."""
+        """Wake the clients whose tables have new commits. Call it in the event loop."""
         for table, (seen, event) in list(self._news.items()):
             if self.log.released(table) != seen:
                 del self._news[table]

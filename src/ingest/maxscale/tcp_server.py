@@ -51,7 +51,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Maximum connections, and seconds until a client must have logged in."""
+    """Maximum number of connections, and seconds within which a client must log in."""
 
     clients: int = 2000
     login: float = 10.0
@@ -59,7 +59,7 @@ class ServerLimits:
 
 @dataclass(slots=True)
 class CdcServer:
-    """Server of the tables of a log. `users` is called at each login. Used within one event loop."""
+    """Server for clients of MaxScale's protocol, in one event loop. `users` is called at each login."""
 
     reads: SharedReads
     users: Callable[[], Mapping[str, bytes]]
@@ -71,7 +71,7 @@ class CdcServer:
     async def listening(
         self, host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> AsyncIterator[tuple[str, int]]:
-        """Serve while the context is open. Yields the address. Raises OSError if it cannot listen."""
+        """Listen while the block runs. Returns the address. Raises OSError if it cannot listen."""
         server = await asyncio.start_server(self._serve, host, port, ssl=tls, limit=_WINDOW, backlog=1024)
         try:
             yield server.sockets[0].getsockname()[:2]
@@ -108,7 +108,7 @@ class CdcServer:
             writer.close()
 
     async def admit(self, address: str, login: LoginRequest) -> bool:
-        """Check a login. The answer is delayed after failed ones."""
+        """Check a login and return whether it is valid. After failed ones, the check is delayed."""
         who = address, login.user
         while (wait := self._back_off.wait(who, time.monotonic())) > 0:
             await asyncio.sleep(wait)
@@ -122,7 +122,7 @@ class CdcServer:
 
 
 class _Client:
-    """One connection."""
+    """Connection of one client."""
 
     def __init__(
         self, server: CdcServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
@@ -132,13 +132,13 @@ class _Client:
         self._conversation = Conversation()
         self._form: Form = "JSON"
         self._stream: asyncio.Task[None] | None = None
-        self._write_lock = asyncio.Lock()  # answers are written between two pieces
+        self._write_lock = asyncio.Lock()  # so that answers are written between two pieces
         self.user = ""
 
     async def serve(self) -> None:
-        """Serve until the client disconnects, or must be disconnected."""
+        """Serve requests until the client disconnects, or violates the protocol."""
         deadline = time.monotonic() + self._server.limits.login
-        was_quiet = False  # after a pause, a pending request whose end is recognised by content needs more bytes
+        was_quiet = False  # an unfinished login or registration needs more bytes, even after a pause
         while True:
             settling = None if was_quiet or not self._conversation.waits else _QUIET
             data: bytes | None
@@ -159,7 +159,7 @@ class _Client:
                     return
 
     async def _answer(self, request: Request) -> bool:
-        """Handle a request. Returns False if the connection must end."""
+        """Execute a request. Returns False if the connection must be closed."""
         match request:
             case LoginRequest():
                 if not await self._server.admit(self._address, request):
@@ -223,7 +223,7 @@ class _Client:
             self._stream = asyncio.create_task(self._send(found, Piece(b"", starts, UNLOGGED, False), gate))
 
     async def stop(self) -> None:
-        """End the stream of rows, if there is one."""
+        """Stop sending rows."""
         if self._stream is not None:
             self._stream.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):
@@ -231,7 +231,7 @@ class _Client:
             self._stream = None
 
     async def _send(self, found: TableRequest, at: Piece, gate: Gate) -> None:
-        """Send rows from a piece on, until cancelled. It waits for an unavailable log."""
+        """Send rows from a piece on until cancelled. Waits while Kafka is unavailable."""
         pause = 0.5
         try:
             while True:
@@ -251,11 +251,11 @@ class _Client:
                     at = piece
                     if not await self._took(piece.data):
                         STALLED.inc()
-                        del shared, piece  # a stalled client must not keep a batch in memory
+                        del shared, piece  # a client that does not read must not keep a batch in memory
                         await self._writer.drain()
                         break
         except OSError:
-            self._writer.close()  # `serve` notices it, too
+            self._writer.close()  # `serve` notices that the client has disconnected, too
         except TailorbirdError as error:
             _log.error("client ended", address=self._address, table=str(found.table), why=str(error))
             self._writer.transport.abort()

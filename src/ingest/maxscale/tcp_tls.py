@@ -1,4 +1,4 @@
-"""TLS of the server's socket."""
+"""TLS configuration of the server's socket."""
 
 from __future__ import annotations
 

@@ -24,24 +24,27 @@ from ingest.maxscale.upstream import LOG, UpstreamEvents, UpstreamLine, marks_of
 from ingest.maxscale.upstream_values import reads_reported
 from ingest.records.capture_interfaces import Checkpoint, PositionLost, ServerTables, Stream
 
-_TIMEOUT = 10.0  # seconds for an answer
+_TIMEOUT = 10.0  # seconds to wait for an answer
 _IDLE, _GAP = 1.0, 0.05
-_LONGEST = 64 * 1024 * 1024  # bytes of a line
+_LONGEST = 64 * 1024 * 1024  # maximum bytes of a line
 
 
 class UpstreamSource(StreamOnlySource):
-    """A MaxScale over its CDC protocol, in JSON; implements `capture_interfaces.SourceServer`."""
+    """A MaxScale, read by its CDC protocol in JSON; implements `capture_interfaces.SourceServer`."""
 
     def __init__(self, settings: Source) -> None:
         self._settings = settings
         self._rules = {table: settings.rules[table] for table in settings.tables}
 
     def head(self) -> Position:
-        """Return the beginning: a MaxScale sends everything that it has."""
+        """Return position 0, from which a MaxScale sends everything that it has."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
     def seen(self) -> ServerTables:
-        """Return each table from the schema line that begins its stream. Raises Retriable if none arrives."""
+        """Return the tables, each as the schema line at the begin of its stream describes it.
+
+        Raises Retriable if such a line does not arrive.
+        """
         tables: dict[tuple[str, str], TableDefinition] = {}
         for table, rule in self._rules.items():
             with self._link(table, "") as link:
@@ -62,7 +65,7 @@ class UpstreamSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """Implements `SourceServer.stream`. Raises PositionLost if a GTID is no longer available."""
+        """Implements `SourceServer.stream`. Raises PositionLost if the MaxScale no longer has a GTID."""
         marks = marks_of(checkpoint)
         with ExitStack() as stack:
             links = {}
@@ -93,13 +96,13 @@ class UpstreamSource(StreamOnlySource):
 
 
 class _Link:
-    """The connection of one table."""
+    """Connection for the rows of one table."""
 
     def __init__(self, connection: socket.socket, where: str) -> None:
         self.socket, self._where, self._received = connection, where, bytearray()
 
     def open(self, user: str, password: str, wanted: str) -> None:
-        """Log in, register, and request a table. Raises UsageError if the login fails."""
+        """Log in, register, and request the table `wanted`. Raises UsageError if the login fails."""
         self.socket.sendall((user.encode() + b":" + hashlib.sha1(password.encode()).digest()).hex().encode())
         if (answer := self._answer()) != b"OK":
             raise UsageError(f"{self._where}: {answer.decode(errors='replace')[:200]}", "correct username and password")
@@ -113,7 +116,7 @@ class _Link:
         return self._checked(self._answer())
 
     def _answer(self) -> bytes:
-        while not (found := self._next()):  # a MaxScale ends its answer to a login with two line ends
+        while not (found := self._next()):  # skip the second line end after the answer to a login
             if found is None:
                 self.take()
         return found
@@ -128,7 +131,7 @@ class _Link:
             raise Fatal(f"{self._where}: a line of more than {_LONGEST} bytes", "check that it is a MaxScale")
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the complete lines."""
+        """Yield the complete lines in the buffer."""
         while (line := self._next()) is not None:
             yield self._checked(line)
 

@@ -1,7 +1,7 @@
-"""Convert the lines of a MaxScale to log events. Each row (both rows of an update) is its own transaction.
+"""Convert the lines of a MaxScale to log events. Each row is a transaction, as are the two rows of an update.
 
-It resumes after the last logged row: its GTID, its number in that transaction, and the number of snapshot rows after
-it. A stream that begins at that GTID is skipped up to that row.
+Resuming needs the last row from the log that was published: its GTID, its number in that transaction, and the number of
+snapshot rows after it. The new stream begins at that GTID, and rows up to that row are skipped.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from ingest.mirror.topics import TableReads
 from ingest.records.capture_interfaces import Checkpoint, PositionLost
 
 LOG = "maxscale"
-MARKS = "marks"  # in a checkpoint's state: by `database.table`
+MARKS = "marks"  # key in a checkpoint's state: the last row by `database.table`
 _OPERATIONS: Mapping[str, Operation] = {"insert": "insert", "update_after": "update", "delete": "delete"}
 
 
 class UpstreamLine(NamedTuple):
-    """A line of a table's stream."""
+    """One line of a table's stream."""
 
     table: TableId
     data: bytes
 
 
 class UpstreamFeed(Protocol):
-    """An endless sequence of lines; None when no line is available."""
+    """Endless iterator over lines; it yields None when no line is waiting."""
 
     def __iter__(self) -> Iterator[UpstreamLine | None]: ...
 
 
 class UpstreamMark(NamedTuple):
-    """The last logged row that was returned, and the number of snapshot rows returned after it."""
+    """The last row from the log that was published, and `behind`, the number of snapshot rows published after it."""
 
     domain: int
     server_id: int
@@ -61,7 +61,7 @@ class UpstreamMark(NamedTuple):
 
     @property
     def gtid(self) -> TransactionNumber:
-        """The GTID from which a stream must be requested to contain the row."""
+        """Return the GTID from which to request a stream that contains the row."""
         return TransactionNumber(self.domain, self.server_id, self.sequence)
 
 
@@ -69,8 +69,8 @@ class UpstreamMark(NamedTuple):
 class _Progress:
     """Progress of one table.
 
-    `mark` is the last returned row, `awaited` the one at which a resumed stream continues, `passing` the number of
-    snapshot rows to skip after it, `before` the first row of an update.
+    `mark` is the last published row. `awaited` is the row after which a resumed stream continues, and `passing` the
+    number of snapshot rows to skip after it. `before` is the first row of an update.
     """
 
     mark: UpstreamMark | None
@@ -84,7 +84,7 @@ class _Progress:
 
 
 class UpstreamEvents:
-    """The events of one feed from a checkpoint on. Iterate it once. `rules` contain the key columns of each table."""
+    """Iterator over the log events of one feed, from a checkpoint on. `rules` contain the key columns of each table."""
 
     gtid_set = ""
 
@@ -98,7 +98,7 @@ class UpstreamEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """The number of changes returned so far."""
+        """Return the number of changes so far, in the form of a position."""
         return LOG, self._count
 
     @property
@@ -108,7 +108,7 @@ class UpstreamEvents:
         return {MARKS: {name: list(mark) for name, mark in known.items() if mark is not None}}
 
     def reached(self, position: Position) -> bool:
-        """Return whether so many changes were returned."""
+        """Return whether at least as many changes were returned as the position counts."""
         return self._count >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:
@@ -145,7 +145,7 @@ class UpstreamEvents:
 
     @staticmethod
     def _was_returned(table: TableId, progress: _Progress, mark: UpstreamMark) -> bool:
-        """Return whether a row is at or before the mark at which a resumed stream continues."""
+        """Return whether a row was published before the stream resumed."""
         awaited = progress.awaited
         if awaited is None:
             return False
@@ -160,7 +160,7 @@ class UpstreamEvents:
 
     @staticmethod
     def _must_skip(progress: _Progress) -> bool:
-        """True for a snapshot row after the mark that was already returned."""
+        """Return whether a snapshot row was published before the stream resumed."""
         if progress.passing == 0:
             return False
         progress.passing -= 1
@@ -202,13 +202,13 @@ class UpstreamEvents:
 
 
 def marks_of(start: Checkpoint) -> dict[str, UpstreamMark]:
-    """Return the mark of each table, by `database.table`. Tables that are read from the beginning have none."""
+    """Return the last published row of each table, by `database.table`, from a checkpoint. New tables have none."""
     known = start.state.get(MARKS, {}) if start.position.pos else {}
     return {name: UpstreamMark(*mark) for name, mark in known.items()}
 
 
 def table_name(table: TableId) -> str:
-    """Return a table's name in the protocol."""
+    """Return the name of a table in the protocol."""
     return f"{table.database}.{table.table}"
 
 

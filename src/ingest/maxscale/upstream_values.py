@@ -1,13 +1,13 @@
-"""Read columns and values of a stream: without loss from a Tailorbird server, with MaxScale's losses from a MaxScale.
+"""Read columns and values of a stream: exactly from a Tailorbird server, with MaxScale's losses from a real MaxScale.
 
-In a MaxScale's schema line sequences are ints, in Tailorbird's they are longs. Values that MaxScale's JSON cannot
-represent (MaxScale 24.02, `maxavro_record.cc` and `rpl.cc`) are refused if they are ambiguous:
+In a schema line of MaxScale, sequences have type int; in one of Tailorbird, long. MaxScale's JSON cannot represent some
+values (MaxScale 24.02, `maxavro_record.cc` and `rpl.cc`):
 
     BIT            always 0: refused
     BLOB, BINARY   a text if the bytes are UTF-8, otherwise their hex: refused if it may be either
     "" of BLOB and TEXT    one NUL: read as empty
-    ENUM, SET      the number in hex without the members: kept as that text
-    DECIMAL        a double: kept as its text
+    ENUM, SET      the number in hex without the members: published as that text
+    DECIMAL        a double: published as its text
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _NUL = "\0"
 
 
 def reads_reported(line: Mapping[str, Any], rule: TableRule) -> TableReads:
-    """Read a table from a schema line. Raises KeyError, ValueError or TypeError if it is malformed."""
+    """Return a table's columns and value readers from a schema line.
+
+    Raises KeyError, ValueError or TypeError if the line is malformed.
+    """
     columns, reads = [], list[tuple[str, Read]]()
     key, reader = rule.message_key_columns, _reader_of(line)
     for name, kind in columns_reported(line["fields"]):

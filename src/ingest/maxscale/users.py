@@ -1,7 +1,7 @@
-"""Users of the server: the lines of a `cdcusers` file, in the format of MaxScale's own tool.
+"""Users of the server, as lines of a `cdcusers` file in the format of MaxScale's own tool.
 
-A line is `user:` and the upper-case hex of SHA1(SHA1(password)). The file is not enough to log in. But the protocol is
-old, and a captured login can be replayed. So the server requires TLS or a loopback address.
+A line is `user:` and the upper-case hex of SHA1(SHA1(password)). Knowing the file is not enough to log in. But a login
+that somebody records can be replayed, so the server requires TLS or a loopback address.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _NO_ONE = bytes(20)
 
 
 def read_users(text: str, where: str) -> dict[str, bytes]:
-    """Read users and their password hashes. Raises UsageError for an invalid line."""
+    """Return the password hash by user from the text of a file. `where` names the file in the UsageError for a wrong
+    line."""
     found: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -34,12 +35,13 @@ def read_users(text: str, where: str) -> dict[str, bytes]:
 
 
 def written_users(users: Mapping[str, bytes]) -> str:
-    """Return the content of the file; inverse of `read_users`."""
+    """Return the text of the file; inverse of `read_users`."""
     return "".join(f"{name}:{check.hex().upper()}\n" for name, check in users.items())
 
 
 def check_of(name: str, password: str) -> bytes:
-    """Return the stored hash of a password. Raises UsageError for a name that the protocol cannot send."""
+    """Return the hash of a password that the file stores. Raises UsageError for a name that the protocol cannot
+    represent."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid user name", "use at most 128 characters, without colons and white space"
@@ -50,7 +52,7 @@ def check_of(name: str, password: str) -> bytes:
 
 
 def is_right(users: Mapping[str, bytes], name: str, digest: bytes) -> bool:
-    """Return whether SHA1(password) is the user's. Unknown users take the same time."""
+    """Return whether `digest` is SHA1 of the user's password. An unknown user takes the same time."""
     wanted = users.get(name)
     same = hmac.compare_digest(hashlib.sha1(digest).digest(), wanted if wanted is not None else _NO_ONE)
     return same and wanted is not None

@@ -1,1 +1,2 @@
-"""Capture topics of external writers (Debezium, Maxwell, upsert JSON) into Tailorbird's envelope, exactly once."""
+"""Topics of other writers (Debezium, Maxwell, upsert JSON) as sources, published in Tailorbird's envelope exactly
+once."""

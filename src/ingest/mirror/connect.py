@@ -1,4 +1,4 @@
-"""Convert Kafka Connect's inline schemas, as Debezium writes them, to columns and readers of their values.
+"""Convert Kafka Connect's inline schemas, as Debezium writes them, to columns and value readers.
 
 Source: Debezium's documentation of its connectors' data types. Names of logical types are Debezium's and Connect's.
 """
@@ -60,7 +60,8 @@ LOGICAL: Mapping[str, tuple[str, Read]] = {
 def columns_of(
     fields: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[ColumnDefinition, ...], tuple[tuple[str, Read], ...]]:
-    """Return the columns of a row's struct, and their readers. Raises KeyError or TypeError if it is not a struct."""
+    """Return the columns of a row's struct, and a value reader for each. Raises KeyError or TypeError if it is not a
+    struct."""
     columns, reads = [], []
     for field in fields:
         column_type, read = _typed(field)

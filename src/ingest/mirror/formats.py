@@ -1,6 +1,6 @@
-"""Decode records of external formats to row changes. Each format has one function of a record's key and value.
+"""Decode records of other formats to row changes. Each format has one function of a record's key and value.
 
-It raises ValueError, KeyError or TypeError, with the fault, for a record of another format.
+These functions raise ValueError, KeyError or TypeError for a record that is not of their format.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Image = Mapping[str, Any]
 
 
 class UpstreamPlace(NamedTuple):
-    """Place of a change in the database's own log: a name of that log, then growing numbers.
+    """Position of a change in its database's log: the log's name, then numbers that grow.
 
-    `own`: no other change has the same place.
+    `own`: no two changes have the same position.
     """
 
     log: str
@@ -25,7 +25,8 @@ class UpstreamPlace(NamedTuple):
     own: bool
 
     def repeats(self, log: str, numbers: Sequence[int]) -> bool:
-        """Return whether a change here is a repetition when everything up to the given place was published."""
+        """Return whether a change at this position is a repetition, if everything up to (`log`, `numbers`) was
+        published."""
         if log != self.log:
             return False
         last = tuple(numbers)
@@ -33,10 +34,10 @@ class UpstreamPlace(NamedTuple):
 
 
 class UpstreamChange(NamedTuple):
-    """One change in its writer's form: images of JSON values. `key`: the columns that identify the row.
+    """One change as its writer describes it: images of JSON values. `key` are the columns that identify the row.
 
-    `place` is None if unknown. `schema`: the fields of the row's inline schema. `table` is (database, table), empty if
-    unknown.
+    `place` is None if unknown. `schema` are the fields of the row's inline schema, if any. `table` is (database,
+    table), or empty texts if the record names none.
     """
 
     op: Op
@@ -83,10 +84,10 @@ def _place(source: Mapping[str, Any], op: str) -> UpstreamPlace | None:
     if source.get("file"):
         digits = str(source["file"]).rpartition(".")[2]
         if digits.isdecimal():
-            # a changed key is a delete and a create at the same place, in this order
+            # a change of the key is a delete and a create, in this order, at one position
             place = int(digits), int(source.get("pos") or 0), int(source.get("row") or 0), int(op != "d")
             return UpstreamPlace(f"{source.get('server_id', '')}", place, True)
-    if source.get("lsn") is not None:  # all rows of one COPY may share it
+    if source.get("lsn") is not None:  # all rows of one COPY may have the same position
         return UpstreamPlace("lsn", (int(source["lsn"]),), False)
     return None
 
@@ -108,7 +109,7 @@ def _row_fields(schema: dict[str, Any] | None) -> list[dict[str, Any]] | None:
 
 
 def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """Decode Maxwell's JSON; None for records without a row: the bounds of a bootstrap, statements."""
+    """Decode Maxwell's JSON; None for a record without a row, such as a statement or the begin of a bootstrap."""
     if value is None:
         return None
     found = _object(value)
@@ -127,7 +128,7 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
         file, _, pos = str(found["position"]).rpartition(":")
         digits = file.rpartition(".")[2]
         if digits.isdecimal() and pos.isdecimal():
-            # all changes of one transaction may have the same place; their number in it distinguishes them
+            # all changes of a transaction may have the same position, so add their number in it
             numbers = int(digits), int(pos), int(found.get("xoffset") or 1 << 40)
             place = UpstreamPlace(str(found.get("server_id", "")), numbers, True)
     if kind == "delete":
@@ -138,7 +139,7 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
 
 
 def upsert(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """Decode a row under its key; a record without value deletes it. Format of `upsert-kafka` and compacted topics."""
+    """Decode a row whose record key is its key; a record without value is a delete. Format of `upsert-kafka`."""
     if key is None:
         raise ValueError("a row without a key")
     named = _payload(_object(key))[0]

@@ -1,4 +1,4 @@
-"""Topics of a Kafka cluster as a source: their records from some offsets on. There are no tables to read."""
+"""Topics of a Kafka cluster as a source: records from some offsets on. There are no tables to read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
 class TopicsSource(StreamOnlySource):
-    """Implements `interfaces.SourceServer` over topics of external writers."""
+    """Topics of other writers as a source; implements `SourceServer`."""
 
     def __init__(self, settings: Source, mirror: Mirror) -> None:
         self._settings, self._mirror = settings, mirror
@@ -46,17 +46,18 @@ class TopicsSource(StreamOnlySource):
         )
 
     def head(self) -> Position:
-        """Return the topics' beginning: a capture that starts here reads everything in them."""
+        """Return the position at the beginning of all topics, from which capture reads everything in them."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
     def end(self) -> Position:
-        """Return the sum of the topics' end offsets."""
+        """Return a position with the sum of the topics' end offsets."""
         with self._consumer() as consumer:
             ends = [self._marks(consumer, part)[1] for part in self._parts(consumer)]
         return Position(file=LOG, pos=sum(ends), gtid_set="", sequence=0)
 
     def seen(self) -> ServerTables:
-        """Implements `SourceServer.seen`: tables by the topology, else by the inline schema of a first record."""
+        """Implements `SourceServer.seen`: columns from the topology, or from the inline schema of a topic's first
+        record."""
         tables: dict[tuple[str, str], TableDefinition] = {}
         for one in self._mirrored:
             reported = None
@@ -75,7 +76,7 @@ class TopicsSource(StreamOnlySource):
         return ServerTables(catalog=Catalog(tables=tables), dialect=Dialect(server="kafka", version=0))
 
     def _first(self, one: MirroredTable) -> Any:
-        """Return a table's decoded first record. Raises Retriable while there is none."""
+        """Return a table's first record, decoded. Raises Retriable if there is none yet."""
         with self._consumer() as consumer:
             parts = [part for part in self._parts(consumer) if part.topic == one.topic]
             consumer.assign([TopicPartition(p.topic, p.partition, self._marks(consumer, p)[0]) for p in parts])
@@ -87,7 +88,7 @@ class TopicsSource(StreamOnlySource):
                     try:
                         reported = FORMATS[self._mirror.form](message.key(), message.value())
                     except (ValueError, KeyError, TypeError):
-                        continue  # it becomes a dead letter later, in its order
+                        continue  # not an error here: the stream writes it as a dead letter
                     if reported is None or reported.op in ("d", "t"):
                         continue
                     if reported.table[1] in ("", one.table.table) and (
@@ -100,7 +101,7 @@ class TopicsSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """Implements `SourceServer.stream`. Raises PositionLost if a topic lacks the next records."""
+        """Implements `SourceServer.stream`. Raises PositionLost if a topic no longer contains the next records."""
         known = checkpoint.state.get(OFFSETS, {}) if checkpoint.position.pos else {}
         with self._consumer() as consumer:
             starts = []
@@ -160,7 +161,7 @@ class TopicsSource(StreamOnlySource):
 
 
 class _Feed:
-    """Implements `topics.TopicFeed` over an assigned consumer."""
+    """Records of assigned partitions; implements `topics.TopicFeed`."""
 
     def __init__(self, consumer: Any, source: Source, *, busy: bool) -> None:
         self._consumer, self._source, self._idle = consumer, source, 0.02 if busy else _IDLE

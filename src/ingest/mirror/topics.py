@@ -1,8 +1,8 @@
-"""Turn records of topics into log events, each in a separate transaction. A feed supplies the records.
+"""Turn records of topics into log events, each a transaction of its own. A feed supplies the records.
 
-Repetitions are published once: a restarted connector publishes earlier changes again. A record is a repetition if its
-place in the database's log is not after the last one of its partition. Snapshot rows have no place, and are always
-published.
+A connector that restarts publishes earlier changes again; each change is published here only once. A record is a
+repetition if its position in the database's log is not after the last one in its partition. Snapshot rows have no
+position, and are always published.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ingest.mirror.formats import FORMATS, UpstreamChange
 from ingest.mirror.values import Read, reader_of
 from ingest.records.capture_interfaces import Checkpoint
 
-LOG = "topics"  # in place of a log's file
-OFFSETS = "offsets"  # key in a checkpoint's state: next offset and last place, by `topic:partition`
+LOG = "topics"  # used as the file name of positions
+OFFSETS = "offsets"  # key in a checkpoint's state: next offset and last upstream position, by `topic:partition`
 _OPERATIONS: Mapping[str, Operation] = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 
 
@@ -51,7 +51,7 @@ class InputRecord(NamedTuple):
 
 
 class PartitionEnd(NamedTuple):
-    """End of a partition so far: offsets without records may follow its last record."""
+    """The present end of a partition: after its last record there may be offsets without records, up to `offset`."""
 
     topic: str
     partition: int
@@ -59,14 +59,14 @@ class PartitionEnd(NamedTuple):
 
 
 class TopicFeed(Protocol):
-    """Endless records of topics from some offsets on; None if none is waiting."""
+    """Endless iterator over records of topics; it yields None when no record is waiting."""
 
     def __iter__(self) -> Iterator[InputRecord | PartitionEnd | None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredTable:
-    """Source of a table: its topic, its columns (empty: those of the inline schema) and its key."""
+    """The topic of a table, with its columns (empty: those of the inline schema) and its key."""
 
     table: TableId
     topic: str
@@ -75,14 +75,15 @@ class MirroredTable:
 
 
 class TableReads(NamedTuple):
-    """A table's columns under one schema, and the readers of their values."""
+    """A table's columns under one schema, and the reader of each column's values."""
 
     definition: TableDefinition
     reads: tuple[tuple[str, Read], ...]
 
 
 def reads_of(one: MirroredTable, reported: UpstreamChange | None, decimals: str) -> TableReads | None:
-    """Return a table's columns by the topology, else by a record's inline schema; None if both lack them."""
+    """Return a table's columns: those of the topology, else those of the record's inline schema; None if neither has
+    any."""
     if one.columns:
         columns = tuple(
             ColumnDefinition(name=name, column_type=kind, nullable=True, charset=None) for name, kind in one.columns
@@ -98,9 +99,10 @@ def reads_of(one: MirroredTable, reported: UpstreamChange | None, decimals: str)
 
 
 class TopicEvents:
-    """Log events of one feed from a checkpoint on; iterate it once.
+    """Iterator over the log events of one feed, from a checkpoint on.
 
-    `starts`: the first offset of each partition, by `topic:partition`. `skipped` is called for each repetition.
+    `starts` is the first offset of each partition, by `topic:partition`. `form` is the format of the records. `skipped`
+    is called for each repetition.
     """
 
     gtid_set = ""
@@ -124,7 +126,7 @@ class TopicEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Return the sum of the next offsets of all partitions."""
+        """Return the sum of the next offsets of all partitions, in the form of a position."""
         return LOG, self._read
 
     @property
@@ -158,7 +160,7 @@ class TopicEvents:
         entry[0] = offset
 
     def _log_events(self, record: InputRecord, entry: list[Any]) -> Iterator[LogEvent]:
-        """Yield the log events of a record, and store its place in its partition's entry."""
+        """Yield the log events of a record. `entry` is its partition's progress, which is updated."""
         self._ts_ms = 0
         candidates = self._by_topic.get(record.topic, [])
         file, pos = f"{record.topic}/{record.partition}", record.offset
@@ -193,10 +195,7 @@ class TopicEvents:
 
     @staticmethod
     def _named(candidates: list[MirroredTable], reported: UpstreamChange) -> MirroredTable | None:
-        """Return the table of a record.
-
-        A topic of one table has no other; with several tables, each record names its own.
-        """
+        """Return the table of a record: the topic's only table, or the one that the record names."""
         if len(candidates) == 1 and not (reported.table[1] and reported.table[1] != candidates[0].table.table):
             return candidates[0]
         return next((one for one in candidates if (one.table.database, one.table.table) == reported.table), None)
@@ -226,7 +225,7 @@ class TopicEvents:
             return RowsLogged(table, operation, [after], not isinstance(after, RefusedImage), file, pos)
         old = None if reported.before is None else _image(reads, reported.before, key)
         if old is not None and not isinstance(old, RefusedImage) and any(old.get(name) is None for name in key):
-            old = None  # Debezium's before image lacks the key, if the table does not log old rows
+            old = None  # Debezium's before image has no key columns if the table does not log old rows
         plain = not isinstance(after, RefusedImage) and not isinstance(old, RefusedImage)
         if isinstance(after, RefusedImage) and old is None:
             old = {name: after.values.get(name) for name in key}
@@ -243,7 +242,8 @@ class TopicEvents:
 
 
 def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | None) -> Image:
-    """Return a row's image. Missing columns are left out of a before image (`key` is set), else they are refused."""
+    """Return a row's image. A missing column is omitted from a before image (with `key`), and refused in other
+    images."""
     row: dict[str, Any] = {}
     refused: dict[str, str] = {}
     unknown: list[str] = []
@@ -261,6 +261,6 @@ def _image(reads: TableReads, values: Mapping[str, Any], key: tuple[str, ...] | 
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             row[name] = value if isinstance(value, str | int | float | bool) else str(value)
             refused[name] = str(error)
-    if unknown:  # no value can replace a column that the record lacks
+    if unknown:  # a column that the record lacks refuses the row
         return RefusedImage(values=row, why="; ".join(unknown), columns=refused)
     return RefusedImage(values=row, columns=refused) if refused else row

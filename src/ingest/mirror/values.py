@@ -1,7 +1,7 @@
-"""Convert values of external records to canonical form, by the column's type as MySQL writes it.
+"""Convert values of other writers' records to canonical values, by the column's type as MySQL writes it.
 
-The form of a type depends on the writer's settings, and the value nearly always reveals it. A number is days,
-milliseconds or microseconds by the column's digits; a text is a time or a decimal as written. Other values raise
+The representation depends on the writer's settings, and nearly always follows from the value. A number is days,
+milliseconds or microseconds, by the number of digits of the column. A text is a time or a decimal. Other values raise
 Unrepresentable.
 """
 
@@ -28,9 +28,10 @@ _DIGITS = re.compile(r"\((\d)\)")
 
 
 def reader_of(column_type: str, *, decimals: str = "string") -> Read:
-    """Return the reader of a column's JSON values, which are never None. ValueError for a type without canonical form.
+    """Return the function from a column's JSON value (not null) to its canonical value.
 
-    `decimals` is `precise` if they are bytes in base64, Connect's own form.
+    `decimals` is `precise` for bytes in base64, Connect's own representation. Raises ValueError for a column type
+    without canonical values.
     """
     kind = from_mysql(column_type)
     match kind.kind:
@@ -60,35 +61,35 @@ def reader_of(column_type: str, *, decimals: str = "string") -> Read:
 
 
 def whole(value: Any) -> int:
-    """Read a whole number, or its text."""
+    """Convert a whole number, or its text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unrepresentable(f"{value!r} is not a whole number")
     return int(value)
 
 
 def flag(value: Any) -> bool:
-    """Read a boolean, or 0 and 1."""
+    """Convert a boolean, or 0 and 1."""
     if value in (True, False, 0, 1):
         return bool(value)
     raise Unrepresentable(f"{value!r} is not a boolean")
 
 
 def number(value: Any) -> float | str:
-    """Read a floating-point number; Debezium writes those that JSON cannot represent as strings."""
+    """Convert a floating-point number; Debezium writes NaN and infinities as strings."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unrepresentable(f"{value!r} is not a number")
     return float_of(float(value))
 
 
 def text(value: Any) -> str:
-    """Read a text or bytes in base64, unchanged."""
+    """Return a text, or bytes in base64, unchanged."""
     if not isinstance(value, str):
         raise Unrepresentable(f"{value!r} is not a text")
     return value
 
 
 def geometry(value: Any) -> Struct:
-    """Read Debezium's struct of a geometry."""
+    """Convert Debezium's struct of a geometry."""
     if not isinstance(value, dict):
         raise Unrepresentable(f"{value!r} is not a geometry")
     try:
@@ -99,7 +100,7 @@ def geometry(value: Any) -> Struct:
 
 
 def floats(value: Any) -> list[Member]:
-    """Read a vector: an array of finite numbers."""
+    """Convert a vector: an array of finite numbers."""
     if not isinstance(value, list):
         raise Unrepresentable(f"{value!r} is not a vector")
     found = [number(one) for one in value]
@@ -109,12 +110,12 @@ def floats(value: Any) -> list[Member]:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON as a text, from a text or a JSON value in the record."""
+    """Return JSON as a text; the record contains a text or a JSON value."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def decimal_of(scale: int) -> Read:
-    """Return the reader of a decimal as a text or a number."""
+    """Return a function that converts a decimal from a text or a number."""
 
     def read(value: Any) -> str:
         if isinstance(value, bool) or not _NUMBER.fullmatch(str(value)):
@@ -125,7 +126,7 @@ def decimal_of(scale: int) -> Read:
 
 
 def precise(scale: int) -> Read:
-    """Return the reader of a decimal as Connect's bytes: the unscaled number, highest byte first, in base64."""
+    """Return a function that converts a decimal from Connect's bytes: the unscaled number, big-endian, in base64."""
 
     def read(value: Any) -> str:
         unscaled = int.from_bytes(base64.b64decode(text(value), validate=True), "big", signed=True)
@@ -144,7 +145,7 @@ def fixed(value: decimal.Decimal, scale: int) -> str:
 
 
 def day(value: Any) -> str:
-    """Read a date: days since 1970, or a text."""
+    """Convert a date: a number of days since 1970, or a text."""
     try:
         if isinstance(value, int):
             return f"{(_EPOCH + dt.timedelta(days=value)).date().isoformat()}Z"
@@ -154,7 +155,8 @@ def day(value: Any) -> str:
 
 
 def moment(scale: int) -> Read:
-    """Return the reader of a timestamp: a number of 1/(1000 · scale) s since 1970, or a text (UTC by default)."""
+    """Return a function that converts a timestamp: a number of 1/(1000 · scale) s since 1970, or a text (default:
+    UTC)."""
 
     def read(value: Any) -> str:
         try:
@@ -171,7 +173,7 @@ def moment(scale: int) -> Read:
 
 
 def clock(value: Any, scale: int = 1) -> str:
-    """Read a time: a number of `scale` microseconds, or a text."""
+    """Convert a time: a number in units of `scale` microseconds, or a text."""
     if isinstance(value, int) and not isinstance(value, bool):
         micros = abs(value) * scale
         seconds, fraction = divmod(micros, 1_000_000)
@@ -188,5 +190,5 @@ def _short(shown: str) -> str:
 
 
 def _micros(shown: str) -> str:
-    """Truncate a timestamp's text to at most six digits after the point."""
+    """Truncate the fraction in a timestamp's text to six digits."""
     return re.sub(r"(\.\d{6})\d+", r"\1", shown)

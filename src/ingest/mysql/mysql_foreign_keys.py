@@ -18,8 +18,7 @@ ORDER BY k.TABLE_SCHEMA, k.TABLE_NAME, k.CONSTRAINT_NAME, k.ORDINAL_POSITION"""
 
 
 def foreign_keys(connection: Connection, source: Source) -> ForeignKeys:
-    """Return the foreign keys from or to tables of the captured databases with action CASCADE, SET NULL or SET
-    DEFAULT."""
+    """Return the foreign keys from or to tables of the captured databases whose action is CASCADE or SET NULL."""
     databases = sorted(source.databases)
     sql = _KEYS.format(", ".join(["%s"] * len(databases)))
     found: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}

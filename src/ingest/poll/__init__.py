@@ -1,5 +1,5 @@
-"""Capture by polling: read rows with a new `updated_at` (or feed number), for databases whose log cannot be read.
+"""Capture by polling, for databases whose log cannot be read: read rows with a newer `updated_at` or feed number.
 
-Only a row's last update is guaranteed. Versions that were overwritten between two polls are never seen. Deletes are
-found only by a dump of all rows.
+Only the last version of a row is certain to be captured, because versions between two polls may be overwritten. Deletes
+are found only by a dump of all rows.
 """

@@ -1,4 +1,4 @@
-"""The cursor column of a polled table: its requirements, and the DDL that adds it with its index."""
+"""Cursor column of a polled table: what it must be, and the DDL that adds it with its index."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ def dialect_of(source: Source) -> Dialect:
 
 
 def remedy(source: Source, table: TableId, poll: Poll) -> str:
-    """Return one line that says how to add the column to a table."""
+    """Return one line for an error message that says how to add the cursor column to a table."""
     if dialect_of(source) not in DIALECTS:
         return f"add a column {poll.cursor} that every INSERT and UPDATE sets, and an index on it"
     return f"run `tailorbird poll ddl`: {' '.join(statements(dialect_of(source), table, poll)[0].split())}"
 
 
 def statements(dialect: Dialect, table: TableId, poll: Poll) -> list[str]:
-    """Return statements, without semicolons, that add column and index. Raises UsageError for an unknown dialect."""
+    """Return the statements, without semicolons, that add cursor column and index.
+
+    Raises UsageError for a dialect for which no DDL is known.
+    """
     if dialect not in DIALECTS:
         raise UsageError(
             f"no DDL is known for {dialect}",
@@ -87,7 +90,7 @@ def _others(dialect: Dialect, table: TableId, poll: Poll) -> list[str]:
             f"CREATE TRIGGER {trigger} BEFORE UPDATE ON {name}\n    FOR EACH ROW EXECUTE FUNCTION {function}()",
         ]
     now = "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
-    # SQLite accepts only constant defaults for new columns: hence the triggers, and the date for existing rows
+    # SQLite accepts only constant defaults for new columns, so use triggers, and a date for existing rows
     return [
         f"ALTER TABLE {name} ADD COLUMN {column} DATETIME NOT NULL DEFAULT '1970-01-01 00:00:00.000000'",
         _index("CREATE INDEX", dialect, table, index, column),

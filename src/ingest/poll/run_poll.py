@@ -1,4 +1,4 @@
-"""Create the reader, the session and the metrics of a polled source."""
+"""Start the polling of a source: its reader, session and metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BEHIND = Gauge(
 
 
 class _Reports(PollObserver):
-    """Metrics of polling. All other reports go to the observer of the capture."""
+    """Metrics of a polled source. All other reports go to the observer `inner`."""
 
     def __init__(self, source: Source, inner: Observer, clock: Callable[[], float]) -> None:
         self._source, self._inner, self._clock = source, inner, clock
@@ -66,7 +66,7 @@ class _Reports(PollObserver):
         self._inner.snapshot(rows)
 
     def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:
-        """Set both gauges of a table, and the source's lag."""
+        """Set the metrics of a table (backlog and lag), and the lag of the source."""
         BACKLOG.labels(self._source.name, str(table)).set(backlog)
         behind = 0.0 if lag is None else max(0, lag) / self._unit
         BEHIND.labels(self._source.name, str(table)).set(behind)
@@ -74,7 +74,7 @@ class _Reports(PollObserver):
             self._inner.lag(behind)
 
     def cycle(self) -> None:
-        """Reset the time since success: a poll without new rows is progress, too."""
+        """Reset the time since the last success, because a poll without new rows is progress, too."""
         self._success = self._clock()
         self._inner.captured(0)
 
@@ -90,7 +90,7 @@ def poll(
     wait: Callable[[float], object],
     signals: Signals | None = None,
 ) -> None:
-    """Run one session. Raises the errors of `PollSession.run`."""
+    """Run one session of polling. Raises the errors of `PollSession.run`."""
     with _reader(source, settings) as reader:
         PollSession(
             reader=reader,

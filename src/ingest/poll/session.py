@@ -1,9 +1,9 @@
-"""One session of polling: recover, read every table once, then poll for changes until stopped.
+"""One session of polling: read back the committed state, read every table once, then poll for changes until stopped.
 
-Delivery to the log is exactly once: rows and the windows after them are one commit (`capture_interfaces.ChangeLog`),
-and a session begins by reading back the committed state. So the next session neither loses nor repeats rows. Each event
-has `source.last_update_only`, because polling cannot see overwritten versions. Between two polls, signals are executed
-and dumps continue (`dumps`), for the rest of the interval.
+Delivery to Kafka is exactly once: rows and the progress after them are one commit (`capture_interfaces.ChangeLog`), and
+a session begins at the committed progress. So the next session neither loses nor repeats rows. Each event has
+`source.last_update_only`, because polling cannot see overwritten versions. Between two polls, signals are executed and
+dumps continue (`dumps`).
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from ingest.records.images import represented, tellable
 from ingest.records.records import Recorder
 
 FORMAT = 1
-BACKLOG_LIMIT = 10_000  # rows that a count of the backlog reads at most
+BACKLOG_LIMIT = 10_000  # maximum rows that a count of the backlog reads
 
 
 class PollObserver(Observer):
     """Receives further reports of a polling session. The base class ignores them."""
 
     def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:
-        """Report the begin of a table's cycle: the rows to read (at most BACKLOG_LIMIT) and the lag.
+        """Report the begin of a poll of one table: the number of rows to read (at most BACKLOG_LIMIT) and the lag.
 
-        `lag` is max(cursor) minus the greatest published cursor: microseconds, or for a feed a number. It is None for
-        an empty table.
+        `lag` is the table's greatest cursor minus the greatest published one: microseconds, or a number for a feed. It
+        is None for an empty table.
         """
 
     def cycle(self) -> None:
-        """Report that all tables were polled once without an error."""
+        """Report that every table was polled once without an error."""
 
 
 @dataclass(kw_only=True)
 class PollSession:
-    """Configuration and parts of one session. `clock` returns seconds since 1970, `wait` sleeps unless stopped.
+    """Parts and settings of one session. `clock` returns seconds since 1970; `wait` sleeps unless stopped.
 
-    `rows` is the limit of records between two commits. `idle_commit` is the interval in seconds of commits without
-    changes. `look_again` is the interval in seconds of reading the tables' columns.
+    `rows` is the maximum number of records per commit. `idle_commit` is the interval (seconds) of commits without
+    changes, `look_again` that of reading the tables' columns.
     """
 
     reader: PollReader
@@ -80,7 +80,8 @@ class PollSession:
         self._dumps = Dumps(self._number)
 
     def run(self) -> None:
-        """Poll until stopped. Raises the errors of reader and log; uncommitted records are then aborted."""
+        """Poll until stopped. Raises the errors of reader and log; records that are not committed are then
+        discarded."""
         try:
             self._run()
         finally:

@@ -1,4 +1,4 @@
-"""Keys of tables that SQLAlchemy reads: compare them column by column, and store them as JSON."""
+"""Keys of tables that SQLAlchemy reads: conditions that compare them, and their representation in JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import types as sql
 
 from cdc.model.errors import UsageError
 
-# Types that JSON does not have: functions that write and read their values.
+# Types without a representation in JSON: functions that encode and decode their values.
 _WRITTEN: Mapping[type, Callable[[Any], str]] = {
     decimal.Decimal: str,
     dt.datetime: dt.datetime.isoformat,
@@ -33,10 +33,10 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 
 
 def after_key(keys: Sequence[sa.Column[Any]], after: Sequence[object], dialect: str) -> sa.ColumnElement[bool]:
-    """Return the condition (k1, k2) > (a, b) in a form that every database supports.
+    """Return the condition (k1, k2) > (a, b), spelled out so that every database supports it.
 
-    For SQL Server, texts are cast to the column's type. Drivers send NVARCHAR, for which a VARCHAR is compared by other
-    rules than it is ordered by, and without its index.
+    For SQL Server, texts are cast to the column's type: drivers send NVARCHAR, and comparing it with VARCHAR follows
+    other rules than ORDER BY, and does not use the index.
     """
     values = [
         sa.cast(sa.literal(value), key.type) if dialect == "mssql" and isinstance(key.type, sql.String) else value
@@ -61,12 +61,12 @@ def unwalkable(keys: Iterable[sa.Column[Any]], dialect: str) -> str:
 
 
 def stored_key(values: Iterable[Any]) -> list[Any]:
-    """Return a key's values from the driver as JSON. Raises UsageError for an unsupported type."""
+    """Encode a key's values from the driver as JSON. Raises UsageError for a type that is not supported."""
     return [_stored(value) for value in values]
 
 
 def key_of(stored: Iterable[Any]) -> list[Any]:
-    """Inverse of `stored_key`."""
+    """Decode a key; inverse of `stored_key`."""
     return [_READ[(kind := next(iter(one)))](one[kind]) if isinstance(one, dict) else one for one in stored]
 
 

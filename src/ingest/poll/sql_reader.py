@@ -21,7 +21,7 @@ from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerp
 from ingest.poll.sql_keys import after_key, key_of, stored_key, unwalkable
 from ingest.poll.sql_types import column_type, is_zoned, not_a_cursor, reader_of
 
-# Clock queries by dialect; others use CURRENT_TIMESTAMP, which may have only whole seconds (see `window.SLACK`).
+# Queries for the server's clock, by dialect. Others use CURRENT_TIMESTAMP, perhaps in whole seconds (`window.SLACK`).
 _CLOCKS = {
     "sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",
     "mssql": "SELECT SYSDATETIME()",
@@ -31,7 +31,7 @@ _CLOCKS = {
 
 @contextmanager
 def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
-    """Open a reader and close its connection at the end. Raises UsageError for a wrong URL or a missing driver."""
+    """Open a reader for the block, and close its connection. Raises UsageError for a wrong URL or a missing driver."""
     try:
         engine = sa.create_engine(source.url, isolation_level="AUTOCOMMIT")
     except (exc.ArgumentError, ImportError) as error:
@@ -49,7 +49,7 @@ def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
 
 
 class SqlReader:
-    """Reader over SQLAlchemy; implements `poll_interfaces.PollReader`."""
+    """Reader of any database over SQLAlchemy; implements `poll_interfaces.PollReader`."""
 
     def __init__(self, connection: sa.Connection, source: Source, poll: Poll) -> None:
         self._connection, self._source, self._poll = connection, source, poll
@@ -213,7 +213,8 @@ def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any
 
 @contextmanager
 def _translated(source: Source, doing: str) -> Iterator[None]:
-    """Translate SQLAlchemy's errors. The messages never contain the URL, which may contain a password."""
+    """Turn SQLAlchemy's errors into those of `cdc.model.errors`. Messages never contain the URL, which may have a
+    password."""
     try:
         yield
     except TailorbirdError:

@@ -1,4 +1,5 @@
-"""Map types and values of any database that SQLAlchemy supports to MySQL's column types and canonical values."""
+"""Map the types and values of any database, as SQLAlchemy returns them, to MySQL's column types and canonical
+values."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from cdc.model.schema import Column
 from cdc.model.types import Canonical, LogicalType, float_of
 
 _LONGEST_VARCHAR = 16_383
-_MOST_DIGITS = 65  # MySQL's, which every later stage keeps exactly
+_MOST_DIGITS = 65  # MySQL's limits, within which every later stage is exact
 
 
 def column_type(kind: TypeEngine[Any]) -> str | None:
-    """Return the MySQL type that contains all values of a reflected type; None if there is none."""
+    """Return the MySQL column type that can store all values of a type; None if there is none."""
     match kind:
         case mssql.MONEY():
             return "decimal(19,4)"
@@ -62,15 +63,15 @@ def column_type(kind: TypeEngine[Any]) -> str | None:
 
 
 def is_zoned(kind: TypeEngine[Any]) -> bool:
-    """Return whether times of a reflected type have a time zone."""
+    """Return whether times of a type have a time zone."""
     return isinstance(kind, mssql.DATETIMEOFFSET) or bool(getattr(kind, "timezone", False))
 
 
 def not_a_cursor(kind: TypeEngine[Any], dialect: str) -> str | None:
-    """Return why a column of a time type cannot be a cursor in a dialect; None if it can.
+    """Return why a time column of this type cannot be the cursor in a dialect; None if it can.
 
-    A cursor is compared with its own value in microseconds. SQL Server's finer times, and DATETIME with its steps of
-    1/300 second, would not equal their own values.
+    A cursor is compared with its own value in microseconds. That fails for SQL Server's finer times, and for DATETIME,
+    whose steps are 1/300 second.
     """
     if dialect != "mssql":
         return None
@@ -82,7 +83,8 @@ def not_a_cursor(kind: TypeEngine[Any], dialect: str) -> str | None:
 
 
 def reader_of(column: Column) -> Callable[[Any], Canonical]:
-    """Return a function from SQLAlchemy's value to the canonical value. It raises ValueError or TypeError."""
+    """Return the function from SQLAlchemy's value of a column to its canonical value. It raises ValueError or
+    TypeError."""
     return _READERS.get(column.type.kind, _whole) if column.type.kind != "decimal" else _decimal(column.type)
 
 

@@ -32,10 +32,11 @@ FINGERPRINT = 16
 
 
 class Window:
-    """Progress of one table. Call `begin` for a cycle, then `ask`, read and `take` until `finished`.
+    """Progress of the polling of one table. Call `begin`, then repeat `ask`, read the page and `take` until `finished`.
 
-    `lag` is in microseconds. It is None for a feed, whose cursors grow and are unique, so that no row is read twice.
-    `memory` limits the stored fingerprints. Rows beyond it may be published twice; `forgotten` counts them.
+    `lag` is in microseconds; None for a feed, whose cursors grow and are unique, so that no row is read twice. `limit`
+    is the number of rows per page. `memory` is the maximum number of stored fingerprints: further rows may be published
+    twice, and `forgotten` counts them.
     """
 
     def __init__(self, *, lag: int | None, limit: int, memory: int = 100_000) -> None:
@@ -51,7 +52,8 @@ class Window:
         self._pruned_size = 0
         self._clock: int | None = None
         self._local = 0
-        self._debt = self._owed = 0  # the clock's debt: as of `_local`, and as of the running cycle
+        # by how much the server's clock has stepped back: at time `_local`, and in this cycle
+        self._debt = self._owed = 0
         self._newest: int | None = None
         self._since = 0
         self._bound: int | None = None
@@ -60,11 +62,11 @@ class Window:
         self._ask = Ask(start=None, after=None, limit=limit)
 
     def begin(self, look: Look, local: int) -> None:
-        """Begin a cycle. `local` is this process's monotonic clock in microseconds."""
+        """Begin a cycle (one poll of the table). `local` is this process's monotonic clock in microseconds."""
         if self._window is not None:
             self._bound = self._bound_of(look, local, self._window)
         self._began, self._upto = (look.clock, local), look.newest
-        if self._clock is None:  # an interrupted first cycle is measured from its start
+        if self._clock is None:  # measure an interrupted first cycle from its start
             self._clock, self._local = self._began
         self.finished = False
         start = None if self.done is None else self.done + (self._window is not None)
@@ -75,7 +77,7 @@ class Window:
         return self._ask
 
     def take(self, rows: Sequence[PolledRow]) -> list[PolledRow]:
-        """Take the rows of the requested page, and return those that are new. Advances to the next page."""
+        """Process the rows of the requested page, and return those that are new. `ask` then returns the next page."""
         fresh = self._fresh(rows) if self._window is not None else self._fed(rows)
         if rows:
             self.reached = rows[-1].cursor if self.reached is None else max(self.reached, rows[-1].cursor)
@@ -83,7 +85,7 @@ class Window:
         if full and asked.after is not None:
             self._ask = Ask(start=asked.start, after=rows[-1].key, limit=asked.limit)
         elif full and self._upto is not None and rows[-1].cursor > self._upto:
-            self._finish()  # later rows belong to the next cycle, so that other tables are polled, too
+            self._finish()  # leave later rows for the next cycle, so that other tables are polled, too
         elif full and rows[-1].cursor != asked.start:
             self._move(rows[-1].cursor - 1)
             self._ask = Ask(start=rows[-1].cursor, after=None, limit=self._limit)
@@ -128,8 +130,9 @@ class Window:
         return fresh
 
     def _fed(self, rows: Sequence[PolledRow]) -> list[PolledRow]:
-        """Return rows of a feed after the last published one. That one is read again to check that its number is
-        unique.
+        """Return the rows of a feed after the last published one.
+
+        That row is read once more, to check that its number is unique.
         """
         for before, after in pairwise(rows):
             if after.cursor <= before.cursor:
@@ -143,7 +146,7 @@ class Window:
         return fresh
 
     def _move(self, below: int) -> None:
-        """Advance `done` to `below`, which was read completely, but not beyond `bound`."""
+        """Advance `done` to `below`, before which everything was read, but not beyond `bound`."""
         if self._window is None or self._bound is None:
             return
         below = min(below, self._bound)
@@ -165,7 +168,7 @@ class Window:
         self._pruned_size = len(self._seen)
 
     def dump(self) -> dict[str, Any]:
-        """Return the progress as JSON, to commit with the rows. `load` in another process resumes from it."""
+        """Return the progress as JSON, to be committed with the rows; inverse of `load`."""
         by_cursor: dict[int, list[bytes]] = {}
         for mark, cursor in self._seen.items():
             by_cursor.setdefault(cursor, []).append(mark)
@@ -180,7 +183,7 @@ class Window:
         }
 
     def load(self, stored: dict[str, Any]) -> None:
-        """Load the progress; inverse of `dump`. Raises KeyError or ValueError if it is malformed."""
+        """Restore the progress; inverse of `dump`. Raises KeyError or ValueError if it is malformed."""
         self.done, self.reached, self.complete = stored["done"], stored["reached"], bool(stored["complete"])
         self._clock, self._local, self._debt = stored["clock"], stored["local"], stored["debt"]
         for cursor, text in stored["seen"]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-LARGEST = 65_536  # bytes of one message; longer ones are truncated
+LARGEST = 65_536  # maximum bytes of one message; longer ones are truncated
 
 
 class FrameError(ValueError):
-    """The stream is not syslog, so its connection must be closed."""
+    """Raised if the bytes are not syslog; the connection must be closed."""
 
 
 class SyslogFrames:
-    """The frames of one connection."""
+    """Splits the bytes of one connection into messages."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -45,7 +45,7 @@ class SyslogFrames:
         return message
 
     def _line(self) -> bytes | None:
-        """Return a line up to a newline (or NUL). A longer line is truncated and its rest skipped."""
+        """Return the next line, which a newline or NUL ends. A line that is too long is truncated."""
         ends = [at for at in (self._rest.find(b"\n"), self._rest.find(b"\0")) if at >= 0]
         if not ends:
             if len(self._rest) < LARGEST:
@@ -60,7 +60,7 @@ class SyslogFrames:
         return message
 
     def end(self) -> bytes:
-        """Return the unfinished last line at the end of the connection."""
+        """Return the unfinished last line when the connection has ended."""
         rest = bytes(self._rest)
         self._rest.clear()
         return b"" if self._skipping or rest[:1].isdigit() else rest

@@ -1,7 +1,7 @@
-"""Parse one syslog message of RFC 5424 or RFC 3164.
+"""Parse one syslog message in the form of RFC 5424 or RFC 3164.
 
-Senders of the older form differ: host, tag and even the time may be missing, but the text is never lost. A message
-without a priority is invalid.
+Senders of RFC 3164 differ: host, tag and even the time may be missing, but the text is always kept. A message without a
+priority is invalid.
 """
 
 from __future__ import annotations

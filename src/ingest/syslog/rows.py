@@ -1,4 +1,4 @@
-"""Convert syslog messages to log events: rows of the single table of a syslog source."""
+"""Convert syslog messages to log events: rows of `messages`, the only table of a syslog source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DEFINITION = TableDefinition(
 
 
 class ReceivedMessage(NamedTuple):
-    """A received message, its time (UTC) and its sender (`udp 10.0.0.7`)."""
+    """A message with the time of its arrival (UTC) and its sender (`udp 10.0.0.7`)."""
 
     data: bytes
     at: dt.datetime
@@ -49,19 +49,19 @@ class ReceivedMessage(NamedTuple):
 
 
 class SyslogFeed(Protocol):
-    """An endless sequence of messages; None when no message is available."""
+    """Endless iterator over messages; it yields None when no message is waiting."""
 
     def __iter__(self) -> Iterator[ReceivedMessage | None]: ...
 
 
 class SyslogEvents:
-    """The events of one feed. Iterate it once.
+    """Iterator over the log events of one feed.
 
-    `own` is a part of the row keys that is unique per process, because a clock may return the same time twice.
+    `own` is a text, unique per process, that is part of the row keys, because a clock may return the same time twice.
     """
 
     gtid_set = ""
-    state: Mapping[str, Any] = {}  # empty: messages cannot be received again
+    state: Mapping[str, Any] = {}  # empty, because messages cannot be received again
 
     def __init__(self, feed: SyslogFeed, table: TableId, start: Checkpoint, own: str, idle: Callable[[], bool]) -> None:
         self._feed, self._table, self._own, self._idle = feed, table, own, idle
@@ -69,11 +69,11 @@ class SyslogEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """The number of received messages."""
+        """Return the number of messages received so far, in the form of a position."""
         return LOG, self._count
 
     def reached(self, position: Position) -> bool:
-        """Return whether so many messages were received."""
+        """Return whether at least as many messages were received as the position counts."""
         return self._count >= position.pos
 
     def __iter__(self) -> Iterator[LogEvent]:

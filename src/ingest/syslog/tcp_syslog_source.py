@@ -1,7 +1,7 @@
-"""Sockets as a source: UDP, TCP and a Unix socket, read only as fast as the log accepts messages.
+"""Syslog sockets as a source: UDP, TCP and a Unix socket, read only as fast as the log accepts messages.
 
-Messages cannot be received again. A process that crashes loses its uncommitted messages. UDP loses datagrams that are
-not read in time; the kernel counts them. A restart is visible only in the number of the first message.
+Messages cannot be received again. A process that crashes loses messages that are not committed. UDP loses datagrams
+that are not read in time; the kernel counts these. After a restart, messages are numbered from 1 again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ REFUSED = Counter(
     "tailorbird_syslog_refused_streams", "Connections closed because they sent no valid syslog", ["source"]
 )
 _IDLE, _GAP = 1.0, 0.05
-_MOST = 1000  # connections at a time
-_RXQ_OVFL = 40  # SO_RXQ_OVFL: the kernel's count of dropped datagrams
+_MOST = 1000  # maximum number of TCP connections
+_RXQ_OVFL = 40  # SO_RXQ_OVFL, which returns how many datagrams the kernel has dropped
 _log = structlog.get_logger()
 
 
@@ -57,17 +57,17 @@ class SyslogSource(StreamOnlySource):
         self._sockets: _Sockets | None = None
 
     def head(self) -> Position:
-        """Return the beginning: nothing was received before."""
+        """Return position 0: nothing can have been received earlier."""
         return Position(file=LOG, pos=0, gtid_set="", sequence=0)
 
     def seen(self) -> ServerTables:
-        """Return the single table."""
+        """Return the only table, `messages`."""
         catalog = Catalog(tables={(self._table.database, TABLE): DEFINITION})
         return ServerTables(catalog=catalog, dialect=Dialect(server="syslog", version=0))
 
     @contextmanager
     def chunks(self) -> Iterator[NoChunks]:
-        """Open the sockets, and return a reader without chunks. Raises UsageError if it cannot listen on an address."""
+        """Open the sockets for the block. Returns a reader without chunks. Raises UsageError if it cannot listen."""
         with _Sockets(self._settings, self._listen) as sockets:
             self._sockets = sockets
             try:
@@ -85,14 +85,14 @@ class SyslogSource(StreamOnlySource):
 
 
 class _Sockets:
-    """Messages of all sockets, and a context manager; implements `rows.SyslogFeed`."""
+    """All sockets of a source, open within a `with` block; implements `rows.SyslogFeed`."""
 
     def __init__(self, source: Source, listen: Listen) -> None:
         self._source, self._listen = source, listen
         self._selector = selectors.DefaultSelector()
         self._frames: dict[socket.socket, tuple[SyslogFrames, str]] = {}
         self._dropped = 0
-        self._pending: deque[ReceivedMessage] = deque()  # read from a socket, and not yet by a stream
+        self._pending: deque[ReceivedMessage] = deque()  # messages that were read from a socket, but not yielded yet
 
     def __enter__(self) -> _Sockets:
         try:
@@ -118,14 +118,14 @@ class _Sockets:
     def _datagrams(self, family: socket.AddressFamily, address: Any, kind: str) -> None:
         one = socket.socket(family, socket.SOCK_DGRAM)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        with contextlib.suppress(OSError):  # other kernels do not count
+        with contextlib.suppress(OSError):  # other kernels do not count dropped datagrams
             one.setsockopt(socket.SOL_SOCKET, _RXQ_OVFL, 1)
         one.bind(address)
         one.setblocking(False)
         self._selector.register(one, selectors.EVENT_READ, (kind, one))
 
     def nothing_within(self, seconds: float) -> bool:
-        """Wait up to `seconds`. Returns True if nothing arrived."""
+        """Wait up to `seconds`. Returns True if no message arrived."""
         return not self._pending and not self._selector.select(seconds)
 
     def __iter__(self) -> Iterator[ReceivedMessage | None]:
