@@ -1,6 +1,6 @@
-"""An interface like `Binary_log` of MySQL's replication listener: connect, wait for the next event, set the position.
+"""Event interface of a binlog, like `Binary_log` of MySQL's replication listener: connect, wait for the next event.
 
-It supports content handlers and injected events.
+Content handlers may change or consume events, and inject others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ingest.binlog.reading.stream import StreamOptions
 class Binlog:
     """A binlog as a sequence of typed events; iterate it, or call `wait_for_next_event`.
 
-    Errors of the reader become one `Incident` with origin "reader" and the error in it; after it the sequence ends.
-    `position()` is always the next thing to read, after every event that was handed out.
+    An error of the reader becomes a last event `Incident` with origin "reader", which contains the error. `position()`
+    is always where to resume after the events returned so far.
     """
 
     def __init__(self, transport: Transport, options: StreamOptions | None = None) -> None:
@@ -31,12 +31,13 @@ class Binlog:
         self.content_handlers = HandlerChain()
 
     def connect(self) -> None:
-        """Start reading at the configured position, or at the transport's beginning; also after `disconnect`."""
+        """Start to read at the set position, or at the transport's beginning. May be called again after
+        `disconnect`."""
         self._reader = BinlogReader(self._transport, self._start, self._options)
         self._events = self._read(self._reader)
 
     def disconnect(self) -> None:
-        """Stop reading; the position stays, and `connect` resumes there."""
+        """Stop reading. The position is kept, so that `connect` resumes there."""
         if self._reader is not None:
             self._start = self.position()
             self._reader.close()
@@ -44,11 +45,11 @@ class Binlog:
         self._events = iter(())
 
     def position(self) -> BinlogPosition:
-        """Return the position where reading resumes."""
+        """Return the position at which reading resumes."""
         return self._start if self._reader is None else self._reader.checkpoint
 
     def set_position(self, position: BinlogPosition) -> None:
-        """Continue at another position from the next event on. A bare position refers to the current file."""
+        """Continue at another position with the next event. A position without a file is one in the current file."""
         if not position.file and position.gtids is None:
             position = BinlogPosition(file=self.position().file, position=position.position)
         connected = self._reader is not None

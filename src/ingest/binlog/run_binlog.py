@@ -12,7 +12,7 @@ from ingest.binlog.transports.uri import FileAddress, parse_uri
 
 
 def create_transport(uri: str) -> Transport:
-    """Return the transport for `mysql://`, `mariadb://`, `file://` or a bare path. Servers are connected to at once."""
+    """Return the transport for `mysql://`, `mariadb://`, `file://` or a bare path. A server is connected to at once."""
     address = parse_uri(uri)
     if isinstance(address, FileAddress):
         return FileTransport(address.path)
@@ -22,7 +22,7 @@ def create_transport(uri: str) -> Transport:
 
 
 def open_reader(uri: str, start: BinlogPosition | None = None, options: StreamOptions | None = None) -> BinlogReader:
-    """Return the fast reader of the binlog at `uri`: row batches, statements and transaction ends."""
+    """Return the fast reader of the binlog at `uri`, which yields row batches, statements and transaction ends."""
     return BinlogReader(create_transport(uri), start, options)
 
 

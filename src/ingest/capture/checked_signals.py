@@ -1,4 +1,5 @@
-"""Check the conditions of signals before a database runs them. Whoever may write to Kafka can send signals."""
+"""Check the conditions in signals before a database runs them, because everyone who may write to Kafka can send
+signals."""
 
 from __future__ import annotations
 

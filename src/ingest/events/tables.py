@@ -40,7 +40,7 @@ class TablesChanged:
     """Result of a schema change: history records, schemas to publish, effects on whole tables such as TRUNCATE.
 
     `numbered`: it took a sequence number. `refused` maps captured tables that are in quarantine from here on to the
-    reason. `rewritten` are captured tables whose rows must be re-read, because only the server knows their new values.
+    reason. `rewritten` are captured tables to re-read, because only the server knows their new values.
     """
 
     history: tuple[HistoryRecord, ...] = ()
@@ -248,7 +248,7 @@ class Tables:
     def named(self, name: str) -> TableId:
         """Return the table that `database.table` means in signals and checkpoints.
 
-        If both names may contain dots, a split that gives a captured table is chosen; otherwise that at the first dot.
+        Names may contain dots: the split that names a captured table is chosen, otherwise that at the first dot.
         """
         whole, *splits = meanings(name, "")
         splits = splits or [whole]
@@ -265,7 +265,7 @@ class Tables:
         return name in self.catalog.tables or name in self.catalog.unknown
 
     def shape(self, table: TableId) -> Callable[[Row], None] | None:
-        """Return the function that removes and masks columns of an image, in place; None if there is nothing to do.
+        """Return the function that removes and masks columns of an image in place; None if there is nothing to do.
 
         It removes ignored columns and those whose type is not captured.
         """
@@ -321,8 +321,7 @@ class Tables:
         return [s for s in schemas if s.left_out and self._shown[s.table_id] != before.get(s.table_id)]
 
     def statement(self, event: StatementLogged, position: Position) -> TablesChanged:
-        """Apply a statement. `position` is the one after it, with the sequence number that a change of a table
-        takes."""
+        """Apply a statement. `position` is the one after it; a change of a table takes its sequence number."""
         dialect = self._dialect.in_mode_bits(event.sql_mode)
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
@@ -340,8 +339,7 @@ class Tables:
         return replace(self._took(followed), effects=touched, rewritten=tuple(map(self.id_of, rewritten)))
 
     def described(self, event: TableDescribed, position: Position) -> TablesChanged:
-        """Apply columns and key that the log or an operator states. It ends a quarantine; known columns change
-        nothing."""
+        """Apply columns and key that the log or an operator states. It ends a quarantine, or changes nothing."""
         known = self.catalog.tables.get((event.table.database, event.table.table))
         if known is not None and (known.primary_key == event.primary_key or not event.primary_key):
             held = known.schema(event.table, 0)
@@ -387,8 +385,7 @@ class Tables:
         return published(schema, self._keys(schema), self._rules.get(schema.table_id))
 
     def is_unique(self, schema: TableSchema) -> bool:
-        """Return whether no two rows of a table can have equal record keys. Otherwise reading along the key may miss
-        rows."""
+        """Return whether record keys of a table are unique. Otherwise reading in chunks along the key may miss rows."""
         nullable = {column.name for column in schema.columns if column.nullable}
         return not nullable & set(schema.primary_key) and any(
             key.kind in ("primary", "unique") and set(key.columns) == set(schema.primary_key)

@@ -1,13 +1,13 @@
-"""Dumps of polled tables: read all rows of a table, or those of a condition, page by page in key order.
+"""Dumps of polled tables: read all rows of a table, or those that match a condition, page by page in key order.
 
-Polling finds only rows with a new cursor. A dump finds the others: rows whose cursor is NULL or did not change and, if
-it reads all rows, deleted rows. Signals start and stop it (`ingest.capture.signals`). Its progress is committed with
-the rows, so it resumes after a crash.
+Polling finds only rows with a newer cursor. A dump finds the others: rows whose cursor is NULL or did not change and,
+if it reads all rows, deleted rows. Signals start and stop dumps (`ingest.capture.signals`). Progress is committed with
+the rows, so a dump resumes after a crash.
 
 An older row version never wins. A page is read and published at once, between two polls, and each row gets the next
-sequence number. So a greater number means a later read. The marker at the end may delete rows with smaller numbers than
-the dump's begin. A row that existed all the time was read again. A row that was inserted at an already read place has a
-new cursor, so polling publishes it.
+sequence number. So a greater number means a later read. The marker at the end may therefore remove rows with numbers
+below that of the dump's begin: a row that existed all the time was read again, and a row that was inserted into a part
+already read has a new cursor, so polling publishes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ingest.capture.signals import TYPES, Signal
 from ingest.events.log_events import Image
 from ingest.poll.poll_interfaces import PollReader
 
-# Signals that polled sources do not support, and alternatives.
+# Signals that polled sources do not support, each with what to do instead.
 _INSTEAD = {
     "pause-snapshot": "dumps of polled tables cannot be paused: use stop-snapshot, and later execute-snapshot",
     "resume-snapshot": "dumps of polled tables cannot be paused: start one with execute-snapshot",
@@ -33,9 +33,9 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpPage:
-    """Rows of one page. `marker`, at the end of a dump of all rows, is the sequence number at its begin.
+    """Rows of one page. `marker` is set at the end of a dump of all rows: the sequence number at the dump's begin.
 
-    `given_up` is the reason why the dump was cancelled, or empty.
+    `given_up` is why the dump was cancelled; empty if it was not.
     """
 
     images: list[Image]
@@ -44,10 +44,10 @@ class DumpPage:
 
 
 class Dumps:
-    """The running dumps of one source. `number` returns the next sequence number of the source.
+    """The running dumps of one source. `number` takes the next sequence number of the source.
 
-    `moved` is True if there is progress to commit. `state` has the same form as snapshots in captures of logs, so that
-    the same tools can show and await dumps.
+    `moved`: there is progress to commit. `state` has the same form as the snapshots of other sources, so that the same
+    commands show and await dumps.
     """
 
     def __init__(self, number: Callable[[], int]) -> None:
@@ -57,7 +57,8 @@ class Dumps:
         self.moved = False
 
     def load(self, state: Mapping[str, Any], tables: Iterable[TableId]) -> list[str]:
-        """Resume from `state`. Returns the names of tables that are no longer polled; their dumps are dropped."""
+        """Resume dumps from a checkpoint's state. Returns the tables that are no longer polled, whose dumps are
+        dropped."""
         self.signals = state.get("signals")
         by_name = {name_of(table): table for table in tables}
         stored: Mapping[str, Mapping[str, Any]] = state.get("snapshots", {})
@@ -66,22 +67,22 @@ class Dumps:
 
     @property
     def state(self) -> dict[str, Any]:
-        """State for a checkpoint; `load` in another process resumes from it."""
+        """Return the state for a checkpoint; inverse of `load`."""
         snapshots = {name_of(table): dict(entry) for table, entry in self._running.items()}
         signals = {} if self.signals is None else {"signals": self.signals}
         return {**signals, **({"snapshots": snapshots} if snapshots else {})}
 
     @property
     def tables(self) -> list[TableId]:
-        """Tables whose dumps are running."""
+        """Return the tables whose dumps are running."""
         return list(self._running)
 
     def progress(self) -> Mapping[str, int]:
-        """Return the rows read so far, by table."""
+        """Return the number of rows read so far, by table."""
         return {name_of(table): entry["rows"] for table, entry in self._running.items()}
 
     def execute(self, signal: Signal, tables: Iterable[TableId], now_ms: int) -> str:
-        """Execute a signal. Returns the reason of a refusal, or "". `tables` are the polled tables."""
+        """Execute a signal. Returns why it is refused, or "". `tables` are the polled tables."""
         if signal.type not in ("execute-snapshot", "stop-snapshot"):
             return _INSTEAD.get(signal.type, f"type {signal.type} is none of {', '.join(TYPES)}")
         by_name, refused = {name_of(table): table for table in tables}, []
@@ -96,7 +97,8 @@ class Dumps:
         return "; ".join(refused)
 
     def _start(self, table: TableId, where: str, now_ms: int) -> None:
-        """Start a dump from the beginning. A running dump of the table is merged into it, with its condition."""
+        """Start a dump from the beginning. If one of the table is running, the new dump also reads the rows of that
+        one."""
         known = self._running.get(table)
         if known is not None and where:
             before = known.get("where", "")
@@ -123,7 +125,7 @@ class Dumps:
         except (Retriable, Fatal) as error:
             if not where:
                 raise
-            reader.walk(schema, after, "", 1)  # raises if the database, not the condition, is the cause
+            reader.walk(schema, after, "", 1)  # raises if the cause is the database, and not the dump's condition
             del self._running[table]
             return DumpPage(images=[], given_up=f"the condition {where}: {error}")
         entry["rows"] += len(images)
@@ -135,7 +137,7 @@ class Dumps:
 
 
 def name_of(table: TableId) -> str:
-    """Return a table's name in signals and states."""
+    """Return a table's name in signals and checkpoints."""
     return table.name
 
 

@@ -1,4 +1,4 @@
-"""Poll a MySQL or MariaDB server. Values are identical to those of a capture of its log."""
+"""Reader of a polled MySQL or MariaDB server. Values are identical to those from its binary log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ingest.poll.ddl import check_cursor
 from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.records.chunks import quoted, select_rows, stored, walkable
 
-_OLDEST = dt.datetime(1000, 1, 1)  # replaces the zero date, which no calendar has
+_OLDEST = dt.datetime(1000, 1, 1)  # used instead of the zero date
 _UTC = "UTC_TIMESTAMP(6)"
-# a DATETIME contains the wall clock of its writer's session: the server's time zone, unless the application sets one
+# a DATETIME is in the time zone of the session that wrote it: the server's, unless the application sets another
 _WALL = f"COALESCE(CONVERT_TZ({_UTC}, '+00:00', @@GLOBAL.time_zone), {_UTC})"
 
 
 class MySqlReader:
-    """Reader on one connection, which the caller closes; implements `poll_interfaces.PollReader`."""
+    """Reader over one connection, which the caller closes; implements `poll_interfaces.PollReader`."""
 
     def __init__(self, connection: Connection, source: Source, poll: Poll) -> None:
         self._connection, self._source, self._poll = connection, source, poll
@@ -100,18 +100,18 @@ class MySqlReader:
         return self._readers.setdefault(schema, [(c.name, from_text(c)) for c in schema.columns])
 
     def _query(self, sql: str, arguments: list[object]) -> list[tuple[Any, ...]]:
-        # without arguments PyMySQL does not interpret percent signs
+        # None, because with arguments PyMySQL would interpret percent signs
         text = sql.replace("%", "%%").replace("\0", "%s") if arguments else sql
         return query(self._connection, text, *arguments)
 
     def _condition(self, ask: Ask, cursor: str, keys: list[str]) -> tuple[str, list[object]]:
-        """Return SQL with a NUL byte for each argument; no name can contain one."""
+        """Return (SQL condition, its arguments). A NUL byte, which no name can contain, stands for each argument."""
         if ask.start is None:
             return f"{cursor} IS NOT NULL", []
         start = self._argument(ask.start)
         if ask.after is None:
             return f"{cursor} >= \0", [start]
-        # (k1, k2) > (a, b) spelt out: MySQL uses no index for the short form
+        # (k1, k2) > (a, b) spelled out, because MySQL uses no index for the short form
         either, arguments = [], [start]
         for i, key in enumerate(keys):
             either.append(" AND ".join([*(f"{k} = \0" for k in keys[:i]), f"{key} > \0"]))

@@ -1,1 +1,1 @@
-"""Capture PostgreSQL: its catalog, tables read in chunks, and its log by logical replication (pgoutput)."""
+"""PostgreSQL as a source: catalog, snapshots in chunks, digests, and the log by logical replication (pgoutput)."""

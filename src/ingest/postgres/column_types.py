@@ -1,8 +1,9 @@
-"""Map types and values of PostgreSQL: column types as MySQL writes them, values from the server's text.
+"""Map PostgreSQL's types to MySQL's column types, and its values from the server's text to canonical values.
 
-The session uses ISO dates, UTC, ISO 8601 intervals, hexadecimal bytea and shortest floating-point numbers. So a value's
-text is complete, and the log and a SELECT print it alike. A type without an equivalent keeps that text, so no column is
-left out. A value without canonical form (an infinite date, NaN of a decimal, a year BC) raises Unrepresentable.
+The session uses ISO dates, UTC, ISO 8601 intervals, hexadecimal bytea and shortest floating-point numbers. So a text
+contains the whole value, and is equal in the log and in a SELECT. A column of a type without an equivalent is published
+as that text, so no column is left out. A value without canonical form (an infinite date, NaN in a decimal, a year BC)
+raises Unrepresentable.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from cdc.model.types import Canonical, Struct, float_of
 from ingest.binlog.format.canonical import Unrepresentable
 
 Read = Callable[[bytes], Canonical]
-_MOST_DIGITS, _MOST_SCALE = 65, 30  # MySQL's limits, which every later stage keeps exactly
+_MOST_DIGITS, _MOST_SCALE = 65, 30  # MySQL's limits, within which every later stage is exact
 _NINE, _DASH = ord("9"), ord("-")
 _CLOCK = re.compile(rb"\d\d:\d\d:\d\d(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgType:
-    """One type of a server: `kind` is pg_type.typtype, `element` an array's element type, `base` a domain's base."""
+    """One type of a database: `kind` is pg_type.typtype, `element` the element type of an array, `base` that of a
+    domain.
+
+    `base_modifier` is the type modifier of a domain.
+    """
 
     oid: int
     name: str
@@ -39,13 +44,13 @@ class PgType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgTyped:
-    """A column's type in the form that all stages share, and the function that reads its values."""
+    """A column type as MySQL writes it, and the function from a value's text to its canonical value."""
 
     column_type: str
     read: Read
 
 
-# Text unchanged; UnicodeDecodeError (a ValueError) if a database without encoding has other bytes.
+# Decodes a text. Raises UnicodeDecodeError (a ValueError) for other bytes in a database of encoding SQL_ASCII.
 text: Callable[[bytes], str] = bytes.decode
 
 
@@ -54,7 +59,7 @@ def _flag(value: bytes) -> bool:
 
 
 def _single(value: bytes) -> float | str:
-    # the exact number in these four bytes, as the binlog has it
+    # the exact value of the four-byte number, as MySQL's binlog contains it
     return float_of(struct.unpack("f", struct.pack("f", float(value)))[0])
 
 
@@ -107,7 +112,7 @@ def _point(value: bytes) -> Struct:
         raise Unrepresentable(f"{value.decode()} is {error}") from error
 
 
-# By the type's name in pg_catalog: (column type, function that reads its values). Every other type is `longtext`.
+# Name of a type in pg_catalog → (column type, function that reads its values). Every other type is `longtext`.
 PLAIN: Mapping[str, tuple[str, Read]] = {
     "bool": ("bit(1)", _flag),
     "int2": ("smallint", int),
@@ -128,18 +133,18 @@ PLAIN: Mapping[str, tuple[str, Read]] = {
     "name": ("varchar(63)", text),
 }
 TEXTS = PgTyped(column_type="longtext", read=text)
-_ENUM = PgTyped(column_type="varchar(63)", read=text)  # labels are no longer than that
+_ENUM = PgTyped(column_type="varchar(63)", read=text)  # enum labels have at most 63 bytes
 
 
 class PgTypes:
-    """Types of one database by OID. `load` reads them again for an unknown OID."""
+    """Types of one database by OID. `load` reads all types again when an unknown OID occurs."""
 
     def __init__(self, load: Callable[[], Iterable[PgType]]) -> None:
         self._load = load
         self._known: dict[int, PgType] = {}
 
     def typed(self, oid: int, modifier: int) -> PgTyped:
-        """Return a column's type. A type that the server no longer has keeps its text."""
+        """Return the type of a column. Values of a type that no longer exists stay texts."""
         found = self._known.get(oid)
         if found is None:
             self._known = {one.oid: one for one in self._load()}
@@ -172,10 +177,9 @@ def _plain(name: str, modifier: int) -> PgTyped:
 
 
 def array_reader(element: PgTyped, sign: str) -> Read:
-    """Return the reader of an array, separated by a `sign`, as a JSON text: nested by dimension, with canonical
-    elements.
+    """Return the function that converts an array's text to a JSON text with canonical elements, nested by dimension.
 
-    Lower bounds other than 1 are dropped.
+    `sign` separates the elements. Lower bounds other than 1 are dropped.
     """
 
     def read(value: bytes) -> str:
@@ -185,7 +189,7 @@ def array_reader(element: PgTyped, sign: str) -> Read:
 
 
 def first_of(array: str) -> bytes | None:
-    """Return the text of a one-element array's element, the form of `attmissingval`; None for NULL."""
+    """Return the text of the only element of an array's text, the form of `attmissingval`; None for NULL."""
     found: list[bytes | None] = []
     _members(array, ",", found.append)
     return found[0]
@@ -223,7 +227,7 @@ def _members(
     opened: Callable[[], object] = _nothing,
     closed: Callable[[], object] = _nothing,
 ) -> None:
-    """Report the elements of an array's text in order, and where inner arrays open and close."""
+    """Parse an array's text: call `report` for each element in order, `opened` and `closed` for each inner array."""
     depth, at, size = 0, 0, len(array)
     while at < size:
         char = array[at]

@@ -1,8 +1,8 @@
-"""Build SQL by which PostgreSQL computes digests equal to those of `cdc.merkle` over the same rows.
+"""Build the SQL with which PostgreSQL computes digests of tables, equal to those of `cdc.merkle` over the same rows.
 
-The session must be `connected`'s: ISO dates, UTC. `concat` builds a row's text; it prints each value like a SELECT. The
-XOR is of the 32 hexadecimal characters of a row's hash, as on the other servers; `bit_xor` takes them as a bit string.
-Values without canonical form (infinity, a year BC, NaN in a decimal) are NULL in the text.
+The session must come from `connected`: ISO dates, UTC. `concat` joins a row's text; it prints each value like a SELECT.
+The XOR is computed over the 32 hexadecimal characters of a row's hash, as on other servers; `bit_xor` reads them as a
+bit string. Values without canonical form (infinity, a year BC, NaN in a decimal) are NULL in the text.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from cdc.merkle.leaves import HASH_BITS, MIDDLE, SHIFT, Grid, bounds
 from cdc.model.schema import Column, TableSchema
 from ingest.postgres import selects
 
-_BITS = 256  # of the 32 characters that are XORed
-_FIRST_SECOND = 62_167_219_200  # seconds from the year 0 to 1970, from which the server counts
+_BITS = 256  # bits of the 32 characters that are XORed
+# seconds from the year 0, from which leaves count, to 1970, from which the server counts
+_FIRST_SECOND = 62_167_219_200
 _DAYS = ("'0001-01-01'", "'9999-12-31'")
 _TIMES = ("'0001-01-01'", "'9999-12-31 23:59:59.999999'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PgDigestSql:
-    """Builds the statements of one table. `schema` has the server's current column types.
+    """Builds the SQL statements for the digests of one table. `schema` has the server's current column types.
 
-    `cast`: the grid's column cannot be compared with negative numbers (an oid), so it is cast to bigint. A table that
-    is not `partitioned` is read without the rows of tables that inherit from it.
+    `cast`: the grid's column cannot be compared with negative numbers (an oid), so it is cast to bigint. If a table is
+    not `partitioned`, rows of tables that inherit from it are excluded.
     """
 
     schema: TableSchema
@@ -36,11 +37,11 @@ class PgDigestSql:
     partitioned: bool = False
 
     def text(self) -> str:
-        """Return the expression of a row's text."""
+        """Return the SQL expression of a row's canonical text."""
         return self._joined(self.covered.forms)
 
     def leaf(self) -> str:
-        """Return the expression of a row's leaf, a bigint; NULL if the key has no canonical form."""
+        """Return the SQL expression of a row's leaf number, a bigint; NULL if the key has no canonical form."""
         column = selects.quoted(self.grid.column)
         match self.grid.kind:
             case "integer":
@@ -57,25 +58,30 @@ class PgDigestSql:
         return f"('x' || left({_hash(key)}, {HASH_BITS // 4}))::bit({HASH_BITS})::int::bigint"
 
     def of_leaves(self, first: int, last: int) -> str:
-        """Return the query for digests of the leaves `first` to `last` with rows: leaf, count, XOR as a bit string."""
+        """Return the query for the digest of each leaf from `first` to `last` that has rows: leaf, row count, XOR as a
+        bit string."""
         return (
             f"SELECT leaf, count(*), bit_xor(hash) FROM (SELECT {self.leaf()} AS leaf, {self._hash_bits()} AS hash "
             f"FROM {self._name()}{self.where(first, last)}) rows GROUP BY leaf"
         )
 
     def of_range(self, first: int, last: int) -> str:
-        """Return the query for one digest of all rows of these leaves: count, XOR as a bit string."""
+        """Return the query for one digest of all rows in the leaves `first` to `last`: row count, XOR as a bit
+        string."""
         return f"SELECT count(*), bit_xor({self._hash_bits()}) FROM {self._name()}{self.where(first, last)}"
 
     def rows(self, first: int, last: int, among: Sequence[int] = ()) -> str:
-        """Return the query for the rows of these leaves, or of those `among` them, as a snapshot reads them."""
+        """Return the query for the rows of the leaves `first` to `last`, in the form of a snapshot.
+
+        If `among` is not empty, only these leaves are read.
+        """
         condition = self.where(first, last).removeprefix(" WHERE ")
         if among:
             condition = f"{self.leaf()} IN ({', '.join(map(str, among))})"
         return selects.select_all(self.schema, self._name(), condition)
 
     def where(self, first: int, last: int) -> str:
-        """Return the condition that a row belongs to these leaves; empty for all of them."""
+        """Return the condition for rows in the leaves `first` to `last`; empty if these are all leaves."""
         edges = bounds(self.grid, first, last)
         if edges is None:
             if (first, last) == (0, self.grid.last):
@@ -84,7 +90,7 @@ class PgDigestSql:
         column = selects.quoted(self.grid.column) + ("::bigint" if self.cast else "")
         parts = [f"{column} {sign} {edge}" for sign, edge in zip((">=", "<"), edges, strict=True) if edge]
         if self.grid.kind in ("day", "second"):
-            # infinity and years outside the canonical range are in no leaf
+            # infinity and years without canonical form belong to no leaf
             parts.append(_within(column, _DAYS if self.grid.kind == "day" else _TIMES))
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
@@ -104,12 +110,12 @@ class PgDigestSql:
 
 
 def _hash(text: str) -> str:
-    """Return the SHA-256 of a text, as hexadecimal characters."""
+    """Return the SQL expression of a text's SHA-256 in hexadecimal."""
     return f"encode(sha256(convert_to({text}, 'UTF8')), 'hex')"
 
 
 def _reversed(number: str) -> str:
-    """Return the bytes of a double, lowest first, in hexadecimal."""
+    """Return the SQL expression of a double's bytes in little-endian hexadecimal."""
     return " || ".join(f"upper(substr(encode(float8send({number}), 'hex'), {at}, 2))" for at in range(15, 0, -2))
 
 
@@ -118,9 +124,9 @@ def _within(column: str, edges: tuple[str, str]) -> str:
 
 
 def _part(form: Form, column: Column) -> str:
-    """Return a column's part of a row's text, empty for NULL."""
+    """Return the SQL expression of a column's part of the row text; empty for NULL."""
     name = selects.quoted(form.name)
-    there = f"{name} IS DISTINCT FROM NULL"  # a row value of NULLs IS NULL, too
+    there = f"{name} IS DISTINCT FROM NULL"  # a composite value whose fields are all NULL IS NULL, too
     match form.kind:
         case "number" | "bits" if column.column_type.lower().startswith("bit"):
             # a boolean and one bit are both bit(1) here

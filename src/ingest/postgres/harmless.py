@@ -1,7 +1,7 @@
-"""Judge whether a table can be published without breaking the statements of the application that writes it.
+"""Decide whether publishing a table would make statements of the application that writes it fail.
 
-As soon as a publication contains a table, PostgreSQL checks its replica identity for each UPDATE or DELETE. For a
-partitioned table, the partition and its own replica identity count. Source: PostgreSQL's `CheckCmdReplicaIdentity` and
+As soon as a publication contains a table, PostgreSQL requires a replica identity for each UPDATE or DELETE. For a
+partitioned table, that of the partition counts. Source: PostgreSQL's `CheckCmdReplicaIdentity` and
 `pub_contains_invalid_column`.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-STORED_FROM = 180_000  # from this version on, a publication can contain stored generated columns
+STORED_FROM = 180_000  # first version whose publications can contain stored generated columns
 
 
 class Member(NamedTuple):
-    """A table that holds rows: a plain table, or one partition of a partitioned one.
+    """A table that stores rows: a plain table, or one partition of the partitioned table `root`.
 
-    `kind` and `persistence` are those of pg_class; `identity` is d(efault), n(othing), f(ull) or i(ndex). `usable`: the
-    index of the identity exists. `stored` and `virtual`: it has generated columns of that kind. `generated`: which
-    kinds the index has (a text of the letters s and v).
+    `kind` and `persistence` are those of pg_class; `identity` is the replica identity: d(efault), n(othing), f(ull) or
+    i(ndex). `usable`: the index of the replica identity exists. `stored` and `virtual`: the table has generated columns
+    of that kind. `generated` are the kinds in that index, as letters s and v. `file` is its relfilenode.
     """
 
     root: int
@@ -36,12 +36,12 @@ class Member(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """Return its name in a statement."""
+        """Return the table's name for an SQL statement."""
         return '"{}"."{}"'.format(self.schema.replace('"', '""'), self.name.replace('"', '""'))
 
 
 class Refusal(NamedTuple):
-    """Reason why a table is not published, and the remedy."""
+    """Why a table is not published, and the remedy."""
 
     why: str
     remedy: str
@@ -50,9 +50,9 @@ class Refusal(NamedTuple):
 def refusal_of(
     table: str, members: Iterable[Member], *, partitioned: bool, keyed: bool, version: int, stored: bool
 ) -> Refusal | None:
-    """Return why publishing a table would break the application or lose rows; None if it would do neither.
+    """Return why publishing a table would make statements fail or lose rows; None if it is safe.
 
-    `keyed`: the table itself has a primary key. `stored`: the publication has or will get stored generated columns.
+    `keyed`: the table itself has a primary key. `stored`: the publication has, or will get, stored generated columns.
     """
     for one in members:
         found = _refused(table, one, version=version, stored=stored and version >= STORED_FROM)
@@ -101,5 +101,5 @@ def _refused(table: str, one: Member, *, version: int, stored: bool) -> Refusal 
 
 
 def reports_whole_rows(members: Iterable[Member]) -> bool:
-    """Return whether every member logs its whole rows before a change."""
+    """Return whether every member logs the whole old row of each change (REPLICA IDENTITY FULL)."""
     return all(one.identity == "f" for one in members)

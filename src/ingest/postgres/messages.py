@@ -1,6 +1,6 @@
-"""Decode messages of pgoutput, protocol 1.
+"""Decode messages of pgoutput, protocol version 1.
 
-Source: PostgreSQL's manual, "Logical Replication Message Formats". Tuples stay bytes; `relations` reads them.
+Source: PostgreSQL's manual, "Logical Replication Message Formats". Tuples remain bytes, which `relations` decodes.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-EPOCH_US = 946_684_800_000_000  # 2000-01-01, from which the server counts
+EPOCH_US = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970: the server counts from there
 _BEGIN, _COMMIT, _RELATION, _COLUMN = Struct(">QqI"), Struct(">BQQq"), Struct(">I"), Struct(">Ii")
 _PAGE, _HEADERS = 8192, (24, 40)
 U16, U32, U64 = Struct(">H").unpack_from, Struct(">I").unpack_from, Struct(">Q").unpack_from
@@ -17,7 +17,7 @@ NULL, UNCHANGED, TEXT = ord("n"), ord("u"), ord("t")
 
 
 class Begin(NamedTuple):
-    """A transaction begins. `lsn` is its commit's place, `commit_us` the commit time (UTC)."""
+    """Begin of a transaction. `lsn` is the position of its commit, `commit_us` the commit time (µs since 1970, UTC)."""
 
     lsn: int
     commit_us: int
@@ -25,14 +25,14 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A transaction ends. `end` is the place after its commit, where the next one may begin."""
+    """Commit of a transaction. `end` is the position after it, where the next one may begin."""
 
     lsn: int
     end: int
 
 
 class RelationColumn(NamedTuple):
-    """One column as the log states it. `key`: it belongs to the replica identity."""
+    """One column of a relation message. `key`: it belongs to the replica identity."""
 
     name: str
     oid: int
@@ -41,7 +41,10 @@ class RelationColumn(NamedTuple):
 
 
 class LoggedRelation(NamedTuple):
-    """Definition of a table's rows from here on. `identity`: d(efault), n(othing), f(ull) or i(ndex)."""
+    """Relation message: the columns of a table's rows from here on.
+
+    `identity` is the replica identity: d(efault), n(othing), f(ull) or i(ndex).
+    """
 
     oid: int
     schema: str
@@ -51,25 +54,25 @@ class LoggedRelation(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """TRUNCATE of tables, by OID."""
+    """TRUNCATE of the tables with these OIDs."""
 
     oids: tuple[int, ...]
 
 
 def begin(data: bytes) -> Begin:
-    """Decode `B`."""
+    """Decode the message `B` (begin)."""
     lsn, at, xid = _BEGIN.unpack_from(data, 1)
     return Begin(lsn, at + EPOCH_US, xid)
 
 
 def commit(data: bytes) -> Commit:
-    """Decode `C`."""
+    """Decode the message `C` (commit)."""
     _, lsn, end, _ = _COMMIT.unpack_from(data, 1)
     return Commit(lsn, end)
 
 
 def relation(data: bytes) -> LoggedRelation:
-    """Decode `R`."""
+    """Decode the message `R` (relation)."""
     (oid,) = _RELATION.unpack_from(data, 1)
     schema, at = _text(data, 5)
     table, at = _text(data, at)
@@ -88,26 +91,26 @@ def relation(data: bytes) -> LoggedRelation:
 
 
 def emptied(data: bytes) -> Truncation:
-    """Decode `T`."""
+    """Decode the message `T` (truncate)."""
     (count,) = U32(data, 1)
     return Truncation(tuple(U32(data, 6 + 4 * n)[0] for n in range(count)))
 
 
 def lsn_text(lsn: int) -> str:
-    """Format a place in the log as the server does."""
+    """Format a log position (LSN) as the server does: `16/B374D848`."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def record_end(lsn: int) -> int:
-    """Return the end of the last record, given the place where the next one begins.
+    """Return the end of the last record, given the position at which the next one begins.
 
-    A page begins with a header. While no record follows it, no reader of the log gets past the page's start.
+    A page begins with a header. As long as no record follows it, readers only get to the begin of the page.
     """
     return lsn - lsn % _PAGE if lsn % _PAGE in _HEADERS else lsn
 
 
 def lsn_of(text: str) -> int:
-    """Parse the text of `lsn_text`. Raises ValueError for anything else."""
+    """Parse a log position; inverse of `lsn_text`. Raises ValueError for any other text."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 

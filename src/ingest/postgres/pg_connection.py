@@ -1,6 +1,6 @@
-"""Connect to a PostgreSQL server by libpq, and group its errors by recovery.
+"""Connect to a PostgreSQL server with libpq, and turn its errors into those of `cdc.model.errors`.
 
-Results are the server's texts, unchanged: the same functions read a SELECT's result and the log.
+Results are the server's texts, unchanged, because the same functions read results of SELECTs and the log.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from cdc.topology.topology import Source
 
 Rows = list[tuple[bytes | None, ...]]
 _SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
-# These settings make texts complete, and equal for all sessions. Settings of the table or the user must not change
-# them.
+# With these settings, texts contain the whole value and are equal in all sessions, whatever the user's settings are.
 _SESSION = (
     "datestyle=ISO", "intervalstyle=iso_8601", "timezone=UTC", "extra_float_digits=1", "bytea_output=hex",
     "client_encoding=UTF8", "standard_conforming_strings=on",
     "idle_in_transaction_session_timeout=0", "lock_timeout=0", "statement_timeout=0",
 )  # fmt: skip
-# The SQLSTATE's class, or all of it, if the login is refused or lacks a privilege.
+# SQLSTATEs, or classes of them, of a refused login or a missing privilege.
 _DENIED = ("28", "42501")
-_CHANGED = ("42P01", "42703")  # a table or column no longer exists
+_CHANGED = ("42P01", "42703")  # SQLSTATEs of a table or column that no longer exists
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class PgError(Exception):
-    """An error of a server. `state` is its SQLSTATE, empty if the connection itself failed."""
+    """An error of the server. `state` is its SQLSTATE, or empty if the connection failed. `said` is the server's
+    message."""
 
     def __init__(self, state: str, said: str) -> None:
         super().__init__(said)
@@ -40,7 +40,7 @@ class PgError(Exception):
 
 
 def conninfo(source: Source, *, replication: bool = False) -> str:
-    """Return libpq's connection string for a source."""
+    """Return libpq's connection string for a source; `replication` allows replication commands."""
     return make_conninfo(
         host=source.hostname,
         port=source.port,
@@ -57,7 +57,7 @@ def conninfo(source: Source, *, replication: bool = False) -> str:
 
 @contextmanager
 def translated(source: Source, doing: str) -> Iterator[None]:
-    """Turn a server's error into Retriable or UsageError, with the source and the current operation."""
+    """Turn PgError in the block into Retriable or UsageError; messages name the source and `doing`."""
     try:
         yield
     except TailorbirdError:
@@ -70,7 +70,7 @@ def translated(source: Source, doing: str) -> Iterator[None]:
 
 @contextmanager
 def connected(source: Source, *, replication: bool = False) -> Iterator[PgConnection]:
-    """Yield a connection, and close it at the end. With `replication`, it accepts replication commands, too."""
+    """Open a connection for the block; `replication` allows replication commands."""
     with translated(source, "connect"):
         connection = PgConnection(conninfo(source, replication=replication))
     try:
@@ -80,7 +80,7 @@ def connected(source: Source, *, replication: bool = False) -> Iterator[PgConnec
 
 
 class PgConnection:
-    """One connection. Raises PgError for what its server refuses."""
+    """One connection to a server. Raises PgError for errors of the server."""
 
     def __init__(self, info: str) -> None:
         self.pg = pq.PGconn.connect(info.encode())
@@ -92,13 +92,13 @@ class PgConnection:
 
     @property
     def version(self) -> int:
-        """Return the server's version, as 150004 or 180001."""
+        """Return the server's version as a number: 150004 is 15.4."""
         return self.pg.server_version
 
     def query(self, sql: str, arguments: Sequence[bytes | None] = ()) -> Rows:
-        """Return all rows of a statement, values as the server prints them."""
+        """Return all rows of a statement; values are the server's texts as bytes, None for NULL."""
         text = sql.encode()
-        # without arguments by the simple protocol, the only one that a replication connection supports
+        # without arguments, use the simple protocol, the only one for replication connections
         result = self.pg.exec_params(text, arguments) if arguments else self.pg.exec_(text)
         if result.status not in _OK:
             raise self._error(result)
@@ -106,7 +106,7 @@ class PgConnection:
         return [tuple(result.get_value(row, column) for column in width) for row in range(result.ntuples)]
 
     def texts(self, sql: str, *arguments: str) -> list[tuple[str, ...]]:
-        """Return all rows of a small query as texts: NULL is the empty one."""
+        """Return all rows of a small query as str; NULL is the empty text."""
         rows = self.query(sql, [argument.encode() for argument in arguments])
         return [tuple("" if value is None else value.decode() for value in row) for row in rows]
 
@@ -120,16 +120,16 @@ class PgConnection:
         self.pg.finish()
 
     def begin_copy(self, command: str) -> None:
-        """Execute START_REPLICATION. From here on both sides send; use `take` and `send` only."""
+        """Execute START_REPLICATION. Afterwards only `take` and `send` may be used."""
         result = self.pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._error(result)
         self.pg.nonblocking = 1
 
     def take(self) -> memoryview | None:
-        """Return the next message that has arrived, or None.
+        """Return the next message, or None if none has arrived.
 
-        Never waits. Raises PgError if the server ends the stream.
+        Never blocks. Raises PgError if the server ends the stream.
         """
         size, data = self.pg.get_copy_data(1)
         if size == 0:
@@ -149,7 +149,7 @@ class PgConnection:
             raise PgError("08006", str(error)) from error
 
     def arrives(self, seconds: float) -> bool:
-        """Wait at most `seconds` for data to arrive."""
+        """Wait up to `seconds`, and return whether data has arrived."""
         return bool(select.select([self.pg.socket], [], [], max(0.0, seconds))[0])
 
     def send(self, data: bytes) -> None:
@@ -166,14 +166,14 @@ def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
         return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
     if error.state in _CHANGED:
         return TableChanged(message)
-    # The server is unavailable or busy, a table was altered since its columns were read, or a slot lost its log, which
-    # the next session's check reports. Or there is a fault that only the server's administrator can repair. No error of
-    # a server ends a source for good: it is retried, and `status` shows the error.
+    # All other errors are retried, and `status` shows them: no error of a server ends a source for good. The server may
+    # e unavailable or busy, or a table was altered since its columns were read. A slot may have lost its log, which the
+    # heck of the next session reports. Other faults are for the server's administrator.
     return Retriable(message)
 
 
 def grants(source: Source) -> list[str]:
-    """Return the minimum privileges of a source's user, as statements."""
+    """Return the statements that grant a source's user the minimum privileges."""
     who = f'"{source.username}"'
     schemas = ", ".join(f'"{schema}"' for schema in sorted(source.databases))
     tables = ", ".join(f'"{t.database}"."{t.table}"' for t in source.tables)

@@ -1,4 +1,4 @@
-"""Digests and rows that a PostgreSQL server computes, equal to those of `cdc.merkle` over the same rows."""
+"""Read digests and rows of tables from a PostgreSQL server, equal to those of `cdc.merkle` over the same rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from ingest.postgres.relations import TableShown, image_of
 
 
 class PgDigests:
-    """One table over one connection; the caller begins and ends the transaction. `shown` has the readers of values.
+    """Digests of one table over one connection; the caller begins and ends the transaction.
 
-    Raises Retriable while the server is unavailable, or if the table was altered.
+    `shown` has the value readers of the columns. Raises Retriable if the server is unavailable, or the table was
+    altered.
     """
 
     def __init__(self, connection: PgConnection, source: Source, sql: PgDigestSql, shown: TableShown) -> None:
@@ -36,18 +37,16 @@ class PgDigests:
         return {int(leaf): _digest(count, bits) for leaf, count, bits in found if leaf is not None}
 
     def of_range(self, first: int, last: int) -> Digest:
-        """Return the digest of all rows of the leaves from `first` to `last`."""
+        """Return one digest of all rows in the leaves `first` to `last`."""
         ((count, bits),) = self._query(self.sql.of_range(first, last), "compute a digest")
         return _digest(count, bits)
 
     def rows(self, first: int, last: int, among: Sequence[int] = ()) -> Iterator[Image]:
-        """Return the rows of these leaves, or of those `among` them: canonical values or refused images, as in
-        snapshots.
-        """
+        """Yield the rows of the leaves `first` to `last` (or of those in `among`) as images, as a snapshot does."""
         return self._images(self._query(self.sql.rows(first, last, among), "read rows"))
 
     def keyed(self, keys: Sequence[Row]) -> Iterator[Image]:
-        """Yield the rows of these keys in the same form."""
+        """Yield the rows with these keys as images."""
         for at in range(0, len(keys), KEYS):
             rows = selects.rows_of(self.sql.schema.table_id, partitioned=self.sql.partitioned)
             statement, arguments = selects.select_keys(self.sql.schema, rows, keys[at : at + KEYS])
@@ -63,7 +62,7 @@ class PgDigests:
 
 
 def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[TableSchema, TableShown]]:
-    """Return the captured tables' current schemas and readers of values, without tables that cannot be published.
+    """Return the current schemas and value readers of the captured tables, without tables that cannot be published.
 
     Raises UsageError for a listed table that does not exist.
     """
@@ -101,7 +100,7 @@ def digests_of(
     grid: Grid,
     shown: TableShown,
 ) -> PgDigests:
-    """Return the digests of a table, as `tables_now` shows it, over a connection."""
+    """Return a reader of a table's digests over a connection. `shown` is from `tables_now`."""
     with translated(source, f"read the columns of {schema.table_id}"):
         oids = connection.texts(
             f"SELECT attname FROM pg_attribute WHERE attrelid = {shown.oid} AND atttypid = 'oid'::regtype"
@@ -116,7 +115,7 @@ def digests_of(
 
 
 def active_sessions(connection: PgConnection, source: Source) -> int:
-    """Return the number of sessions that run a statement now, without Tailorbird's."""
+    """Return the number of sessions, other than Tailorbird's, that are executing a statement."""
     with translated(source, "look at its load"):
         ((count,),) = connection.texts(
             "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend'"

@@ -1,4 +1,5 @@
-"""Maintain the publication of a source: it contains every captured table, and no table that it would harm."""
+"""Maintain the publication of a source: it contains every captured table, except those whose application it would
+harm."""
 
 from __future__ import annotations
 
@@ -23,17 +24,18 @@ JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespa
 _SCHEMAS = """SELECT n.nspname FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
 WHERE s.pnpubid = {}"""
 
-# A table was dropped, or made unlogged or temporary, since the catalog was read
+# SQLSTATEs if a table was dropped, or made unlogged or temporary, since the catalog was read
 _ALTERED = ("42P01", "42809", "22023")
 _HIDDEN = """SELECT oid FROM pg_class WHERE relkind IN ('r', 'p') AND NOT has_any_column_privilege(oid, 'SELECT')"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A publication as its server shows it. `number` is 0 if it does not exist.
+    """A publication as the server's catalog describes it. `number` is its OID, 0 if it does not exist.
 
-    `every`: it publishes all four kinds of changes. `stored`: it has stored generated columns. `owned`: the source's
-    user may change it. `entries` maps its tables to whether a row filter or a column list limits them.
+    `every`: it publishes all four kinds of changes. `via_root`: partitions are published as their root table. `stored`:
+    it includes stored generated columns. `owned`: the source's user may change it. `entries` maps its tables to whether
+    a row filter or a column list restricts them.
     """
 
     number: int = 0
@@ -46,11 +48,11 @@ class Publication:
     schemas: frozenset[str] = frozenset()
 
     def has(self, table: TableName) -> bool:
-        """Return whether the publication has a table."""
+        """Return whether the publication contains a table."""
         return self.all_tables or table in self.entries or table[0] in self.schemas
 
     def refuses(self, table: TableName) -> Refusal | None:
-        """Return why a table cannot be captured from this publication."""
+        """Return why a table cannot be captured by this publication; None if it can."""
         if not self.entries.get(table):
             return None
         name = f"{quoted(table[0])}.{quoted(table[1])}"
@@ -86,10 +88,10 @@ def publication_of(connection: PgConnection, source: Source, names: Names) -> Pu
 def statements(
     names: Names, found: Publication, wanted: Mapping[TableName, TableShown], version: int, *, own: bool
 ) -> list[str]:
-    """Return the statements that add the wanted tables to a publication; empty if it has them.
+    """Return the statements that add the wanted tables to a publication; empty if it contains them.
 
-    A publication that the topology names is changed no further than its captured tables need. Tables are added with
-    ONLY, since their children have separate replica identities.
+    A publication that the topology names (not `own`) is changed no further than the captured tables need. Tables are
+    added with ONLY, because their children have replica identities of their own.
     """
     missing = [name for name in sorted(wanted) if not found.has(name)]
     listed = ", ".join(f"ONLY {quoted(schema)}.{quoted(table)}" for schema, table in missing)
@@ -107,7 +109,7 @@ def statements(
         options_lacking.append("publish_via_partition_root = true")
     if generated and not found.stored:
         options_lacking.append("publish_generated_columns = stored")
-    # before any table is added: one with REPLICA IDENTITY FULL must never be published without its generated columns
+    # First of all, because a table with REPLICA IDENTITY FULL must never be published without its generated columns.
     done = [f"ALTER PUBLICATION {name} SET ({', '.join(options_lacking)})"] if options_lacking else []
     if missing:
         done.append(f"ALTER PUBLICATION {name} ADD TABLE {listed}")
@@ -117,7 +119,7 @@ def statements(
 def refusals(
     connection: PgConnection, source: Source, wanted: Mapping[TableName, TableShown], publication: Publication
 ) -> dict[TableName, Refusal]:
-    """Return the wanted tables that are left out, and why."""
+    """Return which of the wanted tables are left out, and why."""
     with translated(source, "ask for the rights to read"):
         hidden = {int(oid) for (oid,) in connection.texts(_HIDDEN)}
     found: dict[TableName, Refusal] = {}
@@ -140,7 +142,7 @@ def have_publication(
     wanted: Mapping[TableName, TableShown],
     unwanted: Collection[TableName] = (),
 ) -> None:
-    """Publish these tables. Others stay published, except unwanted ones in a publication that Tailorbird created.
+    """Publish the wanted tables; remove the unwanted ones if Tailorbird created the publication.
 
     Raises UsageError, with the statements, if the source's user may not execute them.
     """
@@ -162,9 +164,9 @@ def have_publication(
 def withdraw(
     connection: PgConnection, source: Source, names: Names, found: Publication, unwanted: Collection[TableName]
 ) -> list[TableName]:
-    """Remove tables from Tailorbird's own publication, so that the application's statements work again.
+    """Remove tables from Tailorbird's own publication, so that statements of the application work again.
 
-    Returns the removed tables.
+    Returns the tables that were removed.
     """
     named = [] if source.publication_name or not found.owned else sorted(set(unwanted) & set(found.entries))
     for schema, table in named:

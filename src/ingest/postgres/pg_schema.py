@@ -1,4 +1,4 @@
-"""Check that a PostgreSQL server's log can be captured, and read its tables' definitions."""
+"""Check that the log of a PostgreSQL server can be captured, and read the definitions of its tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WITH ORDINALITY k(number, place) LEFT JOIN pg_attribute a ON a.attrelid = i.indr
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid IN ({}) AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
 AND i.indexprs IS NULL ORDER BY i.indrelid, NOT i.indisprimary, NOT i.indisreplident, c.relname"""
-# The tables that hold the rows of root tables: themselves, or their partitions at every depth.
+# The tables that store the rows of some tables: themselves, or their partitions at every depth.
 _MEMBERS = """WITH RECURSIVE tree(root, oid) AS (
 SELECT c.oid, c.oid FROM pg_class c WHERE c.oid IN ({}) UNION ALL
 SELECT t.root, i.inhrelid FROM tree t JOIN pg_class p ON p.oid = t.oid AND p.relkind = 'p'
@@ -49,11 +49,11 @@ WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) a(made)
 LEFT JOIN LATERAL (SELECT indexrelid, indkey FROM pg_index WHERE indrelid = c.oid AND indisvalid AND indimmediate
 AND CASE c.relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END LIMIT 1) x ON true
 WHERE c.relkind <> 'p' ORDER BY t.root, c.oid"""
-REPLICA = "__replica__"  # name of the key of REPLICA IDENTITY USING INDEX
+REPLICA = "__replica__"  # name of the key of REPLICA IDENTITY USING INDEX in `TableDefinition.keys`
 
 
 def check_server(connection: PgConnection, source: Source) -> None:
-    """Raise UsageError, with the remedy, unless the server's log can be decoded."""
+    """Raise UsageError, with the remedy, if the server's log cannot be decoded."""
     with translated(source, "read the server's settings"):
         ((level, standby),) = connection.texts("SELECT current_setting('wal_level'), pg_is_in_recovery()")
     if connection.version < OLDEST:
@@ -74,7 +74,7 @@ def check_server(connection: PgConnection, source: Source) -> None:
 
 
 def log_of(connection: PgConnection, source: Source) -> str:
-    """Return what identifies the server's log: its system identifier, and the timeline."""
+    """Return a text that identifies the server's log: system identifier and timeline."""
     with translated(source, "identify the server"):
         ((system, timeline),) = connection.texts(
             "SELECT system_identifier, (SELECT timeline_id FROM pg_control_checkpoint()) FROM pg_control_system()"
@@ -83,7 +83,7 @@ def log_of(connection: PgConnection, source: Source) -> str:
 
 
 def end_of_log(connection: PgConnection, source: Source) -> Position:
-    """Return the log's end. Earlier commits may become visible only when their sessions have finished committing."""
+    """Return the current end of the log. Commits before it may become visible only a little later."""
     file = log_of(connection, source)
     with translated(source, "read the log's end"):
         ((lsn,),) = connection.texts("SELECT pg_current_wal_insert_lsn()")
@@ -91,13 +91,13 @@ def end_of_log(connection: PgConnection, source: Source) -> Position:
 
 
 def end_of(source: Source) -> Position:
-    """Return the log's end over a separate connection."""
+    """Return the current end of the log, over a connection of its own."""
     with connected(source) as connection:
         return end_of_log(connection, source)
 
 
 def types_of(connection: PgConnection, source: Source) -> PgTypes:
-    """Return the types of the database, read when an unknown one occurs."""
+    """Return the types of a database, which are read again when an unknown one occurs."""
 
     def load() -> Iterable[PgType]:
         with translated(source, "read the types"):
@@ -111,13 +111,13 @@ def types_of(connection: PgConnection, source: Source) -> PgTypes:
 
 
 def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) -> dict[TableName, TableShown]:
-    """Return the tables that meet a condition over pg_class and pg_namespace, as the catalog shows them now."""
+    """Return the tables that meet a condition (`which`) over pg_class and pg_namespace, as the catalog has them now."""
     with translated(source, "read the tables' columns"):
         tables = connection.texts(_TABLES.format(which))
         if not tables:
             return {}
         numbers = ", ".join(row[2] for row in tables)
-        # what a publication can contain: virtual columns are never logged
+        # columns that a publication can contain: virtual columns are never logged
         generated = "'s'" if connection.version >= STORED_FROM else "''"
         columns = connection.texts(_COLUMNS.format(numbers, generated))
         keys = connection.texts(_KEYS.format(numbers))
@@ -138,7 +138,7 @@ def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) 
 
 
 def members_of(connection: PgConnection, source: Source, numbers: str) -> list[Member]:
-    """Return the tables that hold the rows of tables, given the tables' OIDs as an SQL list."""
+    """Return the tables that store the rows of some tables; `numbers` are the OIDs of these as an SQL list."""
     with translated(source, "read the tables' partitions"):
         rows = connection.texts(_MEMBERS.format(numbers))
     return [
@@ -165,7 +165,7 @@ def _column(types: PgTypes, row: tuple[str, ...]) -> ColumnDefinition:
         try:
             value = first_of(missing)
             initial, known = None if value is None else typed.read(value), True
-        except (ValueError, ArithmeticError):  # no canonical form: the value in older rows cannot be represented
+        except (ValueError, ArithmeticError):  # the value in older rows has no canonical form
             initial, known = None, False
     return ColumnDefinition(
         name=name,
@@ -178,18 +178,18 @@ def _column(types: PgTypes, row: tuple[str, ...]) -> ColumnDefinition:
 
 
 def table_by_oid(connection: PgConnection, source: Source, oid: int, types: PgTypes) -> TableShown | None:
-    """Return a table by OID, or None if it does not exist."""
+    """Return the table with an OID; None if it does not exist."""
     return next(iter(shown(connection, source, f"c.oid = {oid}", types).values()), None)
 
 
 def tables_of(connection: PgConnection, source: Source) -> dict[TableName, TableShown]:
-    """Return all tables of the captured schemas that can be published."""
+    """Return all tables in the captured schemas whose kind can be published."""
     schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
     return shown(connection, source, f"n.nspname IN ({schemas})", types_of(connection, source))
 
 
 def absent(source: Source, table: TableId) -> Refusal:
-    """Return the refusal of a listed table that is not among those that can be published."""
+    """Return the refusal of a listed table that does not exist, or whose kind cannot be published."""
     return Refusal(
         f"source {source.name}: no table {table.database}.{table.table} in database {source.dbname}",
         "correct `tables:`, `database:` (the schema) or `dbname:`; views, partitions by themselves, temporary "
@@ -198,10 +198,9 @@ def absent(source: Source, table: TableId) -> Refusal:
 
 
 def refused(source: Source, table: TableId, one: TableShown, version: int, *, stored: bool = True) -> Refusal | None:
-    """Return why a table is not captured: publication would break its application, or its log does not identify its
-    rows.
+    """Return why a table is not captured: publishing would harm its application, or the log does not identify its rows.
 
-    `stored`: the publication has stored generated columns, or may be changed to have them.
+    `stored`: the publication includes stored generated columns, or may be changed to include them.
     """
     keys = {key.name: key.columns for key in one.definition.keys}
     found = refusal_of(
@@ -242,7 +241,7 @@ def refused(source: Source, table: TableId, one: TableShown, version: int, *, st
 def seen_of(
     connection: PgConnection, tables: Mapping[TableName, TableShown], left_out: Mapping[TableName, Refusal]
 ) -> ServerTables:
-    """Return the catalog in capture's form, without the tables that are left out."""
+    """Return the tables of the server for capture, without those that are left out."""
     catalog = Catalog(
         databases={schema: None for schema, _ in tables},
         tables={name: one.definition for name, one in tables.items() if name not in left_out},

@@ -1,7 +1,7 @@
-"""Create the replication slot of a source if it is missing, and check it before the log is read.
+"""Create the replication slot of a source if it does not exist, and check it before the log is read.
 
-The slot retains the server's log from the committed position on, so both positions must agree. START_REPLICATION would
-silently skip a gap between them. So the gap is checked first, and is a lost position.
+The slot retains the server's log from its confirmed position on. If that is later than the committed position,
+START_REPLICATION would silently skip the gap. So this is checked first, and raises PositionLost.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_ls
 pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_slots WHERE slot_name = {}"""
 _OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
 AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
-TIMEOUT = 60.0  # seconds to wait for transactions to end that ran when a slot, or a table's first chunk, began
+# seconds to wait for the end of transactions that ran when a slot was created, or a table's first chunk requested
+TIMEOUT = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotShown:
-    """A slot as its server shows it. Log places are byte offsets; `kept` is the size of the retained log in bytes."""
+    """A replication slot as the server describes it. Positions are byte offsets; `kept` is the size of the retained
+    log."""
 
     plugin: str
     database: str
@@ -37,7 +39,7 @@ class SlotShown:
 
     @property
     def usable(self) -> bool:
-        """Return whether the log from its place on still exists."""
+        """Return whether the server still has the log from the slot's position on."""
         return self.status not in ("lost", "") and self.plugin == "pgoutput"
 
 
@@ -50,13 +52,13 @@ class Names:
 
 
 def names_of(topology: str, source: Source) -> Names:
-    """Return the names in the topology, else both from topology and source; the server allows 63 bytes."""
+    """Return the names in the topology; without them, both are derived from topology and source, within 63 bytes."""
     own = f"tailorbird_{topology}_{source.name}"[:63]
     return Names(slot=source.slot_name or own, publication=source.publication_name or own)
 
 
 def slot_of(connection: PgConnection, source: Source, names: Names) -> SlotShown | None:
-    """Return the slot, or None if it does not exist."""
+    """Return the slot; None if it does not exist."""
     with translated(source, "look at the replication slot"):
         rows = connection.texts(_SLOT.format(literal(names.slot)))
     if not rows:
@@ -73,7 +75,7 @@ def slot_of(connection: PgConnection, source: Source, names: Names) -> SlotShown
 
 
 def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
-    """Create the slot unless a usable one exists. Raises Retriable while open transactions block it."""
+    """Create the slot if no usable one exists. Raises Retriable while open transactions prevent that."""
     found = slot_of(connection, source, names)
     if found is not None and found.database not in ("", source.dbname):
         raise UsageError(
@@ -84,7 +86,7 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
     with translated(source, f"make the replication slot {names.slot}"):
         if found is not None:
             connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
-        # it would silently wait for open transactions
+        # otherwise the server silently waits for open transactions
         connection.query(f"SET statement_timeout = {int(TIMEOUT * 1000)}")
         more = ", failover => true" if connection.version >= 170_000 else ""
         make = f"SELECT pg_create_logical_replication_slot({literal(names.slot)}, 'pgoutput'{more})"
@@ -102,14 +104,14 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
 
 
 def displace(connection: PgConnection, source: Source, names: Names) -> None:
-    """Terminate the session that reads the slot."""
+    """Terminate the session that is reading the slot."""
     ended = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = {} AND active"
     with translated(source, f"terminate the reader of the slot {names.slot}"):
         connection.query(ended.format(literal(names.slot)))
 
 
 def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
-    """Return the error for a transaction that stays open for too long."""
+    """Return the error for an operation that waits too long for an open transaction, which the error names."""
     rows = connection.texts(_OLDEST)
     who = f"the oldest: pid {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended since"
     return Retriable(
@@ -119,7 +121,7 @@ def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
 
 
 def check_position(connection: PgConnection, source: Source, names: Names, position: Position) -> None:
-    """Raise PositionLost if the slot does not continue a position, or if it is another server's log."""
+    """Raise PositionLost if the slot does not continue at a position, or the position is from another server."""
     over = f"set `position_lost: resnapshot` at source {source.name}: capture then re-reads all tables automatically"
     now = log_of(connection, source)
     system, _, timeline = position.file.partition("/")
@@ -145,7 +147,7 @@ def check_position(connection: PgConnection, source: Source, names: Names, posit
 
 
 def _check_timeline(connection: PgConnection, source: Source, position: Position, over: str) -> None:
-    """Check after a fail-over that the position is part of the new server's past."""
+    """Raise PositionLost after a fail-over if the position is not part of the new server's timeline."""
     timeline, now = position.file.partition("/")[2], log_of(connection, source).partition("/")[2]
     with translated(source, "read the timeline's history"):
         rows = connection.texts(f"TIMELINE_HISTORY {now}")
@@ -159,7 +161,7 @@ def _check_timeline(connection: PgConnection, source: Source, position: Position
 
 
 def holds(connection: PgConnection, source: Source, names: Names, position: Position) -> bool:
-    """Return whether the log can be read from a position on."""
+    """Return whether the slot still has the log from a position on."""
     try:
         check_position(connection, source, names, position)
     except PositionLost:

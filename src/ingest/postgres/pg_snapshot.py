@@ -1,12 +1,12 @@
-"""Read chunks of tables during capture: without locks, with one connection and one thread per table.
+"""Read chunks of tables during capture, without locks, with one connection and one thread per table.
 
-A chunk includes everything that was streamed when it was requested, and nothing later than its `high`. The first needs
-care: a commit is in the log, and may be streamed, before other sessions see it (seconds earlier if it waits for a
-standby). So the snapshot is repeated until it shows all recently streamed transactions, and no commit waits for a
-standby. `high` is the log's end when the rows were read: what they show was logged before.
+A chunk must contain every change that was streamed before its request, and nothing later than its position `high`. The
+first is not trivial: a commit is in the log, and may be streamed, before other sessions see it, which takes seconds if
+it waits for a standby. So the snapshot is repeated until it shows all transactions that were streamed recently. `high`
+is the end of the log after the rows were read: everything that they show was logged before.
 
-A table's first chunk waits for the end of all transactions that ran at its request: no stream contains their changes
-from before the table was published.
+The first chunk of a table waits for all transactions that ran at its request, because no stream contains what they
+changed before the table was published.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from ingest.postgres.relations import TableShown, image_of
 from ingest.postgres.visible import VisibleTransactions, visible_of
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
-CHUNK = 4096  # rows held at a time, per table
-KEYS = 500  # rows that one SELECT asks for by their keys
+CHUNK = 4096  # rows per chunk: as many are in memory per table
+KEYS = 500  # maximum rows that one SELECT reads by their keys
 _WAITS = "SELECT backend_xid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_xid IS NOT NULL"
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
@@ -43,21 +43,21 @@ _NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
 
 @dataclass(slots=True)
 class StreamedTransactions:
-    """Recently streamed transactions, by their 32-bit numbers in the stream."""
+    """The transactions that were streamed recently, by their 32-bit ids."""
 
     xids: deque[int] = field(default_factory=lambda: deque(maxlen=10_000))
 
     def add(self, xid: int) -> None:
-        """Add a transaction. Called by the stream's thread while others read."""
+        """Add a transaction. The stream's thread calls this while other threads read."""
         self.xids.append(xid)
 
     def unseen(self, visible: VisibleTransactions) -> bool:
-        """Return whether a snapshot does not show one of them."""
+        """Return whether a snapshot does not show one of these transactions."""
         return not all(map(visible.shows, tuple(self.xids)))
 
 
 class PgChunks(ChunkThreads):
-    """Implements `snapshots.ChunkReader`. `close` ends its threads."""
+    """Chunk reader of a PostgreSQL source; implements `snapshots.ChunkReader`. `close` ends its threads."""
 
     def __init__(self, source: Source, streamed: StreamedTransactions, *, rows: int = CHUNK) -> None:
         super().__init__(lambda: _reading(source, streamed, rows))
@@ -70,7 +70,7 @@ def _reading(source: Source, streamed: StreamedTransactions, rows: int) -> Itera
 
 
 class _Reading:
-    """Reads one table's chunks, one after the other."""
+    """Reads the chunks of one table, one after the other."""
 
     def __init__(self, connection: PgConnection, source: Source, streamed: StreamedTransactions, rows: int) -> None:
         self._connection, self._source, self._streamed, self._rows = connection, source, streamed, rows
@@ -90,7 +90,8 @@ class _Reading:
             return self._within(lambda: self._walk(request))
 
     def _within(self, read: Callable[[], Chunk]) -> Chunk:
-        """Read in one snapshot that shows enough; then advance the log beyond the snapshot's end."""
+        """Call `read` in a snapshot that shows everything streamed; then make the log advance beyond the chunk's
+        `high`."""
         self._begin()
         chunk = read()
         high = self._end_of_log()
@@ -130,7 +131,7 @@ class _Reading:
         return Chunk(request=request, images=images, after=None, last=None, high=request.position)
 
     def _page(self, request: ChunkRequest) -> Chunk:
-        """Return the next page of one pass over the table, all as of the pass's beginning."""
+        """Return the next chunk of an ordered pass over the table; all show the state at the pass's beginning."""
         total = None
         if not self._passed:
             self._begin()
@@ -148,9 +149,9 @@ class _Reading:
         return Chunk(request=request, images=images, after=after, last=None, high=self._high, total=total)
 
     def _table(self, schema: TableSchema) -> TableShown:
-        """Return the table as this snapshot shows it.
+        """Return the table as this snapshot's catalog has it.
 
-        Raises Retriable if the table was altered since the schema was read. The log shows that only with the table's
+        Raises Retriable if the table was altered since its schema was read. The log shows that only before the table's
         next row, but a restarted session sees it at once.
         """
         table = schema.table_id
@@ -162,7 +163,7 @@ class _Reading:
         return found
 
     def _about(self, request: ChunkRequest) -> int | None:
-        """Return the server's estimate of the row count; None if a condition excludes rows."""
+        """Return the server's estimate of the number of rows; None if a condition excludes some."""
         if request.where:
             return None
         name = selects.literal(selects.named(request.schema.table_id))
@@ -170,7 +171,7 @@ class _Reading:
         return int(rows) if int(rows) >= 0 else None
 
     def _begin(self) -> None:
-        """Begin a snapshot that shows everything streamed."""
+        """Begin a snapshot that shows everything that was streamed."""
         deadline = time.monotonic() + TIMEOUT
         while True:
             self._connection.query(_BEGIN)
@@ -208,7 +209,7 @@ def _rows_of(table: TableShown, schema: TableSchema) -> str:
 
 
 def _images(table: TableShown, schema: TableSchema, rows: list[tuple[bytes | None, ...]]) -> Iterator[Image]:
-    """Yield the rows' images, read with the column types that the snapshot shows."""
+    """Yield the images of rows, read with the column types of this snapshot."""
     reads = tuple((column.name, table.reads[column.name]) for column in schema.columns)
     for row in rows:
         yield image_of(reads, iter(row[: len(reads)]))

@@ -1,4 +1,4 @@
-"""A PostgreSQL server as a source: its log's end, tables, snapshots and log, each on a separate connection."""
+"""A PostgreSQL server as a source: end of the log, tables, snapshots and stream, each over its own connection."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from ingest.postgres.pgoutput import WATCHED, PgEvents
 from ingest.records.capture_interfaces import Checkpoint, ServerTables, Stream
 
 KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
-HEARTBEAT = 1.0  # seconds between queries of an idle server's place, and so between CaughtUp events
-KEPT_EVERY = 5.0  # seconds between queries of the retained log's size
-BUSY = 0.02  # `HEARTBEAT` while a snapshot waits for its turns
-GAP = 0.05  # seconds between commits of transactions in close succession
+HEARTBEAT = 1.0  # seconds between status queries to an idle server; each answer becomes a CaughtUp event
+KEPT_EVERY = 5.0  # seconds between queries for the size of the retained log
+BUSY = 0.02  # the same as `HEARTBEAT` while a snapshot is running, which advances at CaughtUp events
+GAP = 0.05  # minimum seconds between commits of single transactions
 
 
 class PgSource:
-    """Implements `interfaces.SourceServer`. Creates missing publications and slots."""
+    """A PostgreSQL source; implements `SourceServer`. Creates its publication and slot if they do not exist."""
 
     def __init__(self, settings: Source, topology: str) -> None:
         self._settings, self._names = settings, pg_slot.names_of(topology, settings)
@@ -50,10 +50,10 @@ class PgSource:
             return pg_schema.end_of_log(connection, self._settings)
 
     def seen(self) -> ServerTables:
-        """Implements `SourceServer.seen`. Raises UsageError, with the remedy, if the server cannot be captured, or a
-        listed table at a first start.
+        """Implements `SourceServer.seen`, and publishes the captured tables, except those whose application that would
+        harm.
 
-        Captured tables are published from then on; a table that publication would harm never is.
+        Raises UsageError, with the remedy, if the server cannot be captured, or a listed table at a first start.
         """
         source = self._settings
         with connected(source) as connection:
@@ -66,7 +66,7 @@ class PgSource:
                 (table.database, table.table): pg_schema.absent(source, table)
                 for table in source.tables if (table.database, table.table) not in tables
             }  # fmt: skip
-            # nothing is captured yet: the user must decide
+            # at a first start, the user must decide
             if pg_slot.slot_of(connection, source, self._names) is None:
                 listed = {(table.database, table.table) for table in source.tables}
                 for name, why in (missing | refused).items():
@@ -81,7 +81,7 @@ class PgSource:
         return TableId(source=self._settings.name, database=name[0], table=name[1])
 
     def holds(self, position: Position) -> bool:
-        """Implements `SourceServer.holds`: false for positions before the last confirmed one."""
+        """Implements `SourceServer.holds`. Returns False for positions before the last confirmed one."""
         with connected(self._settings, replication=True) as connection:
             return pg_slot.holds(connection, self._settings, self._names, position)
 
@@ -90,13 +90,13 @@ class PgSource:
         return ForeignKeys()
 
     def release(self, position: Position) -> None:
-        """Implements `SourceServer.release`: the slot releases the log before the position."""
+        """Implements `SourceServer.release`: the slot then releases the log before the position."""
         if self._feed is not None:
             self._feed.confirm(position.pos)
 
     @contextmanager
     def chunks(self) -> Iterator[PgChunks]:
-        """Yield the reader of snapshots' chunks."""
+        """Return a chunk reader for snapshots, which is closed after the block."""
         reader = PgChunks(self._settings, self._streamed)
         try:
             yield reader
@@ -105,7 +105,7 @@ class PgSource:
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """Implements `SourceServer.stream`. Raises PositionLost if the slot does not continue the position."""
+        """Implements `SourceServer.stream`. Raises PositionLost if the slot does not continue at the position."""
         source, names, position = self._settings, self._names, checkpoint.position
         with connected(source, replication=True) as log, connected(source) as beside:
             pg_slot.check_position(log, source, names, position)

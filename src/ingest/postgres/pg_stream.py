@@ -1,7 +1,7 @@
-"""Stream the log of a PostgreSQL server: START_REPLICATION, and the messages of both sides until it ends.
+"""Stream the log of a PostgreSQL server: START_REPLICATION, then messages in both directions until the stream ends.
 
-Only committed positions are confirmed. Libraries confirm what they have read; after a crash, the server would then lack
-unpublished changes.
+Only committed positions are confirmed to the server. If every received position were confirmed, as libraries do, a
+crash could lose changes that are not published.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from ingest.postgres.selects import quoted
 _STATUS = Struct(">cQQQqB")
 _DATA, _KEEPALIVE = ord("w"), ord("k")
 _PAYLOAD = 25  # offset of the payload of a `w` message
-_SPEAK_EVERY = 5.0  # longest time between two status messages; the server ends a stream after wal_sender_timeout
-_POLITE, _TAKE_OVER = 1.0, 10.0  # seconds until the previous reader is terminated, and until this one gives up
-_LOOK_EVERY = 0.5  # seconds between checks for changes that the log lacks
+# maximum seconds between two status messages; the server ends a stream after wal_sender_timeout without one
+_SPEAK_EVERY = 5.0
+_POLITE, _TAKE_OVER = 1.0, 10.0  # seconds until the slot's present reader is terminated, and until this one gives up
+_LOOK_EVERY = 0.5  # seconds between checks for changes that the log does not contain
 
 
 class PgFeed:
-    """Implements `pgoutput.Feed`.
+    """Messages of one slot; implements `pgoutput.Feed`.
 
-    If no message arrives for `heartbeat` seconds, the server is asked how far it has read its log. `look` is called
+    If no message arrives for `heartbeat` seconds, it asks the server how far it has read its log. `look` is called
     regularly between messages.
     """
 
@@ -41,9 +42,9 @@ class PgFeed:
         self._spoke = self._looked = time.monotonic()
 
     def begin(self, displace: Callable[[], None]) -> None:
-        """Start streaming from the confirmed place on.
+        """Start streaming from the confirmed position on.
 
-        `displace` terminates the slot's current reader: a fenced predecessor that may not have noticed it yet.
+        `displace` terminates the slot's present reader: an earlier session that has been fenced, but may not know it.
         """
         options = f"proto_version '1', publication_names '{quoted(self._names.publication)}'"
         command = f'START_REPLICATION SLOT "{self._names.slot}" LOGICAL {lsn_text(self._confirmed)} ({options})'
@@ -54,7 +55,7 @@ class PgFeed:
                     self._connection.begin_copy(command)
                     return
                 except PgError as error:
-                    # the previous stream ends at the server in a moment
+                    # the server may need a moment to end the previous stream
                     waited = time.monotonic() - began
                     if error.state != "55006" or waited > _TAKE_OVER:
                         raise
@@ -91,11 +92,11 @@ class PgFeed:
             self._looked = now
 
     def nothing_within(self, seconds: float) -> bool:
-        """Return whether nothing arrives within `seconds`."""
+        """Wait up to `seconds`. Returns True if no message arrived."""
         return not self._connection.arrives(seconds)
 
     def confirm(self, lsn: int) -> None:
-        """Confirm that everything up to this place is committed: the server may discard it."""
+        """Confirm that everything before a position is committed, so that the server may discard it."""
         if lsn > self._confirmed:
             self._confirmed = lsn
             with translated(self._source, "confirm what was read"):

@@ -1,9 +1,9 @@
-"""Check the catalog regularly for changes that the log lacks.
+"""Check the catalog regularly for changes of tables that the log does not contain.
 
-Each check compares the captured tables with the previous check, whose result is part of the checkpoint. A table that
-must be re-read is reported only when the log has been read up to the check: so logged changes of earlier rows precede
-the re-read rows. All other findings (a table that is not published or no longer exists, or whose publication would
-break the application) are handled by restarting the session.
+Each check compares the captured tables with the previous check, which is stored in the checkpoint. A table that must be
+re-read is reported only when the log has been read up to the time of the check, so that earlier changes come first. For
+all other findings the session restarts: a table that is not published or no longer exists, or whose publication would
+harm the application.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ingest.postgres.selects import literal
 from ingest.postgres.watched import ColumnLook, TableLook, changed
 
 OFTEN = 1.0  # minimum seconds between checks
-_SHARE = 20  # a check may take 1/20 of the time
+_SHARE = 20  # checks may take at most 1/20 of the time
 _OWN_TYPES = 16_384  # types from this OID on are user-defined
 _TABLES = """SELECT n.nspname, c.relname, c.oid, c.relkind, c.relfilenode, coalesce(r.oid, s.oid, 0),
 EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid AND i.indimmediate),
@@ -44,8 +44,8 @@ _PARTS = """SELECT a.attrelid, a.attnum, a.atttypid FROM pg_attribute a JOIN pg_
 JOIN pg_type t ON t.oid = c.reltype WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN ({})
 ORDER BY a.attrelid, a.attnum"""
 _LABELS = "SELECT enumtypid, oid, enumlabel FROM pg_enum"
-# A row that was written before the partition, or one of its ancestors, was attached, or in the same transaction, was
-# not written through the table. A very old transaction number may look like a future one.
+# Finds a row that was written before its partition (or an ancestor of it) was attached, or in the same transaction.
+# Such row was not written through the table. A very old transaction id may look like a future one.
 _CAME_FULL = """SELECT 1 FROM ONLY {} x CROSS JOIN
 (SELECT min(age(xmin)) AS attached FROM pg_inherits
 WHERE inhrelid IN (SELECT relid FROM pg_partition_ancestors({}))) i
@@ -54,7 +54,7 @@ _NUDGE = "SELECT pg_logical_emit_message(true, 'tailorbird', '')"
 
 
 class _Found(NamedTuple):
-    """A table to re-read once the log was read up to `lsn`; `seen` is its state then."""
+    """A table to re-read, for a reason, once the log has been read up to `lsn`. `seen` is its state at the check."""
 
     table: TableName
     why: str
@@ -63,7 +63,7 @@ class _Found(NamedTuple):
 
 
 class PgWatch:
-    """Watches the captured tables of one source. `state` is its knowledge, as JSON for the checkpoint."""
+    """Watches the captured tables of one source. `state` is the result of the last check, for the checkpoint."""
 
     def __init__(
         self,
@@ -79,15 +79,15 @@ class PgWatch:
         self._left_out = left_out
         self._found: dict[TableName, _Found] = {}
         self._next = 0.0
-        self._refused: dict[TableName, object] = {}  # appearance of tables that are left out
+        self._refused: dict[TableName, object] = {}  # last state of each table that is left out
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Return the last check's state of each table, as far as it was reported to the log."""
+        """Return the last check's state of each table, without changes that were not reported yet."""
         return dict(self._known)
 
     def look(self) -> None:
-        """Check the catalog, unless the last check was recent. Raises Retriable if the session must be restarted."""
+        """Check the catalog if the last check is long enough ago. Raises Retriable if the session must restart."""
         began = time.monotonic()
         if began < self._next:
             return
@@ -97,7 +97,7 @@ class PgWatch:
         self._next = began + max(OFTEN, _SHARE * took)
 
     def due(self, place: int) -> list[tuple[TableId, int, str]]:
-        """Return tables to re-read, with OID and reason, whose check is not later than `place`."""
+        """Return (table, OID, reason) of tables to re-read that were found by checks before a log position."""
         if not self._found:
             return []
         ready = [one for one in self._found.values() if one.lsn <= place]
@@ -134,13 +134,13 @@ class PgWatch:
         before = len(self._found)
         self._compare(seen, lsn_of(lsn))
         if len(self._found) > before:
-            connection.query(_NUDGE)  # advances the log beyond the check, even without writes
+            connection.query(_NUDGE)  # write a message, so that the log gets beyond the check even without other writes
 
     def _captured(self, name: TableName) -> bool:
         return self._tables.captured(*name) and not self._left_out(name)
 
     def _ask_again(self, row: tuple[str, ...], members: list[Member], entry: bool | None) -> None:
-        """Restart the session if a table that is left out was altered: perhaps it can be captured now."""
+        """Raise Retriable if a table that is left out was altered, because a new session may be able to capture it."""
         name = (row[0], row[1])
         if not self._left_out(name):
             return
@@ -154,7 +154,7 @@ class PgWatch:
 
     def _compare(self, seen: Mapping[TableName, TableLook], lsn: int) -> None:
         for name, now in seen.items():
-            if name not in self._tables.catalog.tables:  # created again under its name
+            if name not in self._tables.catalog.tables:  # the table was dropped and created again
                 raise Retriable(
                     f"source {self._source.name}: table {'.'.join(name)} exists now; the session restarts",
                     retry_after=0.1,
@@ -183,7 +183,7 @@ class PgWatch:
     def _protect(
         self, rows: list[tuple[str, ...]], members: list[Member], publication: pg_publication.Publication
     ) -> None:
-        """Withdraw tables whose publication makes statements of the application fail."""
+        """Remove tables from the publication if it makes statements of the application fail."""
         version, harmed = self._connection.version, []
         for schema, name, oid, kind, _, _, keyed, _ in rows:
             if (schema, name) not in publication.entries:
@@ -231,19 +231,19 @@ class PgWatch:
         return found
 
     def _came_full(self, oid: int) -> bool:
-        """Return whether a partition was attached with rows; True if that takes too long to find out."""
+        """Return whether a partition had rows when it was attached; True if finding that out takes too long."""
         try:
             rows = self._connection.texts(f"SELECT {oid}::regclass")
             self._connection.query("SET statement_timeout = 5000")
             return bool(self._connection.texts(_CAME_FULL.format(rows[0][0], oid)))
-        except PgError:  # it is large, dropped, or not readable: re-reading the table is always correct
+        except PgError:  # the partition is large, dropped or not readable; a re-read of the table is always correct
             return True
         finally:
             self._connection.query("SET statement_timeout = 0")
 
 
 class _Types:
-    """User-defined types: the shape of composite types, the labels of enums."""
+    """User-defined types of a database: fields of composite types, labels of enums."""
 
     def __init__(self, connection: PgConnection) -> None:
         self._types = {int(row[0]): row for row in connection.texts(_TYPES)}
@@ -256,7 +256,8 @@ class _Types:
             self._labels.setdefault(int(kind), {})[int(number)] = label
 
     def of(self, types: set[int]) -> tuple[str, dict[int, str]]:
-        """Return the shape and the labels of these types, and of all types that they consist of."""
+        """Return a text that describes the composite types among these (and all that they contain), and the enums'
+        labels."""
         shape, labels, done, waiting = [], dict[int, str](), set[int](), sorted(types)
         while waiting:
             oid = waiting.pop()

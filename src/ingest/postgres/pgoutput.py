@@ -1,8 +1,8 @@
-"""Turn pgoutput messages into log events; a feed supplies the messages.
+"""Turn messages of pgoutput into log events. A feed supplies the messages.
 
-Consecutive rows of one table become one event. A change without its whole row becomes a partial event: a message lacks
-large values that an UPDATE did not set, and the old row has them only under REPLICA IDENTITY FULL. Under other
-identities an UPDATE may have no old row at all: its before image is None.
+Consecutive rows of one table become one event. A change without its whole row becomes a RowsPartial: the server omits
+large values that an UPDATE did not set, and logs the old row only under REPLICA IDENTITY FULL. Under other replica
+identities an UPDATE may have no old row at all; `before` is then None.
 """
 
 from __future__ import annotations
@@ -38,37 +38,39 @@ from ingest.postgres.messages import NEW_ROW, OLD_KEY, OLD_ROW, U32
 from ingest.postgres.relations import Describe, RelationRows, definition_of_relation, keyed, unlike
 from ingest.records.capture_interfaces import Checkpoint
 
-MOST = 500  # rows of one event
+MOST = 500  # maximum rows per event
 _BEGIN, _COMMIT, _RELATION, _INSERT, _UPDATE, _DELETE, _EMPTIED = b"BCRIUDT"
-WATCHED = "watched"  # key of the watch's state in a checkpoint
+WATCHED = "watched"  # key of `PgWatch.state` in a checkpoint
 _IGNORED = frozenset(b"OYM")  # origins, names of types, messages of other applications
 
 
 class Feed(Protocol):
-    """Endless messages of one slot: a payload of pgoutput, the place up to which the server has read its log (an int),
-    or None if no message is waiting.
+    """Endless iterator over messages of one slot: bytes of pgoutput, or a position up to which the server has read its
+    log.
+
+    It yields None if no message is waiting.
     """
 
     def __iter__(self) -> Iterator[bytes | int | None]: ...
 
 
 class CatalogWatch(Protocol):
-    """Source of catalog changes that the log lacks: `pg_watch.PgWatch`."""
+    """Source of catalog changes that the log does not contain; `pg_watch.PgWatch` implements it."""
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Return what is known of the catalog so far, as JSON."""
+        """Return the known state of the catalog, for a checkpoint."""
 
     def due(self, place: int) -> list[tuple[TableId, int, str]]:
-        """Return tables that must be re-read, with OID and reason, now that the log was read up to a place."""
+        """Return (table, OID, reason) of tables to re-read, after the log was read up to `place`."""
 
 
 class PgEvents:
-    """Log events of one feed from a checkpoint on; iterate it once.
+    """Iterator over the log events of one feed, from a checkpoint on.
 
-    `log` identifies the server's log. `idle` returns whether the next message would have to be waited for. `describe`
-    returns a table from the catalog now, by OID. Tables of `left_out` are skipped. `full`: readers rely on before
-    images.
+    `log` identifies the server's log. `idle` returns whether the next message would have to be waited for.
+    `describe(oid)` returns a table from the present catalog. Tables in `left_out` are skipped. `full`: consumers need
+    before images.
     """
 
     gtid_set = ""
@@ -91,13 +93,13 @@ class PgEvents:
         self._feed, self._tables, self._types, self._describe = feed, tables, types, describe
         self._log, self._idle, self._streamed = log, idle, streamed
         self._place = start.position.pos
-        # rows of a transaction that was published in part; its relations were processed then
+        # rows to skip of a transaction that was published in part
         self._published = start.position.row if start.open is not None else 0
         self._relations: dict[int, RelationRows | None] = {}
         self._fresh: set[int] = set()
         self._keys: dict[int, tuple[TableId, tuple[str, ...]]] = {}
         self._watch, self._left_out, self._full = watch, left_out, full
-        self._roots: dict[int, bool] = {}  # by partitioned table: whether all partitions log whole rows
+        self._roots: dict[int, bool] = {}  # by partitioned table: whether all its partitions have REPLICA IDENTITY FULL
         self._lsn = 0
         self._began: TransactionBegan | None = None
         self._table: TableId | None = None
@@ -107,7 +109,7 @@ class PgEvents:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Return the server's log, and how far it was read."""
+        """Return the identity of the server's log, and the position up to which it was read."""
         return self._log, self._place
 
     @property
@@ -153,23 +155,24 @@ class PgEvents:
                 yield from self._hidden(f"pgoutput sent a message of the unknown type {data[:1]!r}")
 
     def _noticed(self) -> Iterator[LogEvent]:
-        """Yield the re-reads of tables whose catalog changed in a way that the log lacks."""
+        """Yield the re-reads of tables whose catalog has changed in a way that the log does not contain."""
         for table, oid, why in self._watch.due(self._place) if self._watch is not None else ():
             shown = self._describe(oid)
             known = self._tables.catalog.tables.get((table.database, table.table))
-            # the log describes columns only with the next row
+            # the log describes the columns only before the table's next row
             if shown is not None and unlike(shown.definition, known):
                 yield TableAltered(table, shown.definition)
             yield TableInvalidated(table, why)
 
     def _hidden(self, why: str) -> Iterator[LogEvent]:
-        """Report a part of the log that cannot be read, and that may hide a change of any table."""
+        """Yield a re-read of all tables, because a part of the log cannot be decoded."""
         yield from self._flushed()
         yield from self._opened()
         yield RowsNotLogged(None, why, "incident")
 
     def _ended(self, place: int) -> Iterator[LogEvent]:
-        """End a transaction. One that consists of a single list of rows becomes one event, which is much faster."""
+        """Yield the end of a transaction. One that has only rows of one table becomes one event, which is much
+        faster."""
         ended = TransactionEnded(self._log, place)
         if self._began is not None and self._rows and self._whole and self._table is not None:
             began, rows, self._began, self._rows = self._began, self._rows, None, []
@@ -183,7 +186,7 @@ class PgEvents:
         yield ended
 
     def _opened(self) -> Iterator[LogEvent]:
-        """Yield the transaction's beginning, unless it was yielded before."""
+        """Yield the begin of the transaction, unless it was yielded before."""
         if self._began is not None:
             began, self._began = self._began, None
             yield began
@@ -196,9 +199,9 @@ class PgEvents:
         self._keys.pop(relation.oid, None)
 
     def _described(self, oid: int, rows: RelationRows, table: TableId) -> Iterator[LogEvent]:
-        """Describe a table before its next row, not at its relation message.
+        """Yield the description of a table before its next row, rather than at its relation message.
 
-        The log of a partly published transaction repeats its relations, including earlier ones.
+        After a restart, a partly published transaction repeats its relation messages, also outdated ones.
         """
         self._fresh.discard(oid)
         known = self._tables.catalog.tables.get((table.database, table.table))
@@ -250,7 +253,7 @@ class PgEvents:
             yield from self._flushed()
 
     def _flushed(self) -> Iterator[LogEvent]:
-        """Yield the collected rows."""
+        """Yield the rows collected so far as one event."""
         if self._rows and self._table is not None:
             yield from self._opened()
             rows, self._rows = self._rows, []
@@ -280,7 +283,7 @@ class PgEvents:
         if kind == OLD_ROW and len(new) < rows.width:
             unknown = {name: value for name, value in old.items() if name not in new}
             new.update(unknown)
-            # a value that the old row cannot represent cannot be represented in the new row either
+            # a value that is refused in the old row is refused in the new one, too
             if isinstance(before, RefusedImage):
                 refused = {name: why for name, why in before.columns.items() if name in unknown}
                 if isinstance(after, RefusedImage):
@@ -291,7 +294,7 @@ class PgEvents:
         plain = plain and not isinstance(after, RefusedImage)
         named = {name: (old if name in old else new).get(name) for name in key}
         if kind != OLD_ROW and named == {name: new.get(name) for name in key}:
-            # only the key of the old row is known; retractions and re-reads need it
+            # only the key of the old row is known, which retractions and re-reads need
             before = None if whole and plain else named
         return (before, after), whole, plain
 
@@ -306,8 +309,8 @@ class PgEvents:
     def _is_whole(self, rows: RelationRows, old: Image, key: tuple[str, ...]) -> bool:
         """Return whether an old row is complete.
 
-        A partition logs by its own replica identity, but its rows are sent with its table's. If a partition only logs
-        its key, all other columns are sent as NULL.
+        A partition logs by its own replica identity, but its rows are sent as rows of its root table. If a partition
+        logs only its key, all other columns arrive as NULL.
         """
         trusted = self._roots.get(rows.relation.oid)
         if trusted is None:
@@ -316,7 +319,7 @@ class PgEvents:
         return trusted and (not others or any(value is not None for value in others))
 
     def _needs_before(self, rows: RelationRows) -> bool:
-        """Return whether readers rely on before images. If one was not logged, the topic's image is used."""
+        """Return whether consumers need before images. A missing one is then found by a search of the topic."""
         return self._full and rows.relation.identity == "f"
 
     def _image(self, rows: RelationRows, data: bytes, at: int) -> tuple[Image, int]:
@@ -329,11 +332,11 @@ class PgEvents:
         return TableId(source=self._tables.source, database=rows.relation.schema, table=rows.relation.table)
 
     def _key(self, oid: int, rows: RelationRows) -> tuple[TableId, tuple[str, ...]] | None:
-        """Return the table, and the columns that its rows are captured under; None if it is left out."""
+        """Return the table, and the columns of its record key; None if it is left out."""
         table = self._id(rows)
         try:
             found = table, self._tables.schema(table).primary_key
-        # reported with the other tables that are left out: `Tables.schema` is called for each of them
+        # `Tables.left_out` reports it with the other tables that are left out
         except Skippable:
             self._relations[oid] = None
             return None

@@ -1,4 +1,4 @@
-"""Read one relation of the log: convert tuples to row images, and derive its table's columns."""
+"""Decode the tuples of one relation of the log to row images, and derive the table's columns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
 
 
 class TableShown(NamedTuple):
-    """A table as the catalog shows it now: its replica identity, the readers of its columns, and the tables that hold
-    its rows (itself, or its partitions).
+    """A table as the catalog describes it now: replica identity, value readers by column, and its members.
+
+    `members` are the tables that store its rows: itself, or its partitions.
     """
 
     oid: int
@@ -28,12 +29,12 @@ class TableShown(NamedTuple):
 
     @property
     def generated(self) -> bool:
-        """Return whether it has stored generated columns that a publication can contain."""
+        """Return whether the table has stored generated columns, which publications of newer servers can contain."""
         return any(one.stored for one in self.members)
 
 
 class RelationRows:
-    """Reads the tuples of one relation until the relation changes."""
+    """Decoder of the tuples of one relation message."""
 
     def __init__(self, relation: LoggedRelation, types: PgTypes) -> None:
         self.relation = relation
@@ -45,9 +46,9 @@ class RelationRows:
         self.width = len(self._reads)
 
     def row(self, data: bytes, at: int) -> tuple[Row, int]:
-        """Return a tuple's row, without columns that it lacks, and the offset where it ends.
+        """Return the row of the tuple at byte `at`, and the offset after it. Columns that the tuple omits are absent.
 
-        Raises ValueError if a value has no canonical form: use `judged` then.
+        Raises ValueError if a value has no canonical form; `judged` decodes such a tuple.
         """
         row: dict[str, Canonical] = {}
         at += 2
@@ -64,9 +65,9 @@ class RelationRows:
         return row, at
 
     def judged(self, data: bytes, at: int) -> tuple[Image, int]:
-        """Return the same for a tuple whose values may lack a canonical form.
+        """Return the same as `row`, but as a RefusedImage if values have no canonical form.
 
-        The image is refused then, with the server's text of these values.
+        It contains the server's text of these values.
         """
         row: dict[str, Canonical] = {}
         refused: dict[str, str] = {}
@@ -84,7 +85,7 @@ class RelationRows:
         return (RefusedImage(values=row, columns=refused) if refused else row), at
 
     def keyed(self, data: bytes, at: int) -> tuple[Image, int]:
-        """Return only the columns of the replica identity, which are all that an old key contains."""
+        """Return the same as `row` for an old key, of which only the columns of the replica identity are valid."""
         image, at = self.judged(data, at)
         values = image.values if isinstance(image, RefusedImage) else image
         kept = {name: value for name, value in values.items() if name in self.key}
@@ -95,7 +96,7 @@ class RelationRows:
 
 
 def keyed(image: Image, key: tuple[str, ...]) -> Image:
-    """Return only the key's columns of an image: the others are meaningless."""
+    """Return only the key columns of an image, because its other columns are invalid."""
     values = image.values if isinstance(image, RefusedImage) else image
     kept = {name: value for name, value in values.items() if name in key}
     if isinstance(image, RefusedImage):
@@ -105,7 +106,8 @@ def keyed(image: Image, key: tuple[str, ...]) -> Image:
 
 
 def value_of(name: str, read: Read, value: bytes, refused: dict[str, str]) -> Canonical:
-    """Return a value in canonical form, or its text, with the reason in `refused`."""
+    """Return the canonical value of a column. Without one, return the server's text and put the reason into
+    `refused`."""
     try:
         return read(value)
     except (ValueError, ArithmeticError) as error:
@@ -114,7 +116,7 @@ def value_of(name: str, read: Read, value: bytes, refused: dict[str, str]) -> Ca
 
 
 def image_of(reads: tuple[tuple[str, Read], ...], values: Iterator[bytes | None]) -> Image:
-    """Convert a SELECT's row of texts to its image, or to its refusal with the columns' reasons."""
+    """Convert a row of texts from a SELECT to an image; a value without canonical form makes it a RefusedImage."""
     row: dict[str, Canonical] = {}
     refused: dict[str, str] = {}
     for (name, read), value in zip(reads, values, strict=True):
@@ -125,10 +127,10 @@ def image_of(reads: tuple[tuple[str, Read], ...], values: Iterator[bytes | None]
 def definition_of_relation(
     rows: RelationRows, shown: TableShown | None, known: TableDefinition | None
 ) -> TableDefinition:
-    """Return a table's definition from a relation.
+    """Return a table's definition from a relation message.
 
-    Columns and their types are from the log. It lacks nullability, the values in older rows, and the keys. These come
-    from the catalog (`shown`) if it still shows the same columns, else from `known`.
+    Columns and types are from the log, which contains neither nullability nor keys, nor the values in older rows. These
+    are from the catalog (`shown`) if it still has the same columns, otherwise from `known`.
     """
     names = {column.name for column in rows.relation.columns}
     now = shown.definition if shown is not None else known
@@ -156,7 +158,7 @@ def _column(name: str, column_type: str, reported: ColumnDefinition | None) -> C
 
 
 def unlike(definition: TableDefinition, known: TableDefinition | None) -> bool:
-    """Return whether rows differ in meaning from the known definition: other columns, another key."""
+    """Return whether rows have another meaning than under the known definition: other columns or another key."""
     return known is None or definition.shown() != known.shown() or definition.identity != known.identity
 
 

@@ -1,6 +1,7 @@
-"""Build the SELECTs of a chunked snapshot for PostgreSQL. Values are arguments, as the server prints them.
+"""Build the SELECTs of a snapshot in chunks for PostgreSQL. Values are passed as arguments, in the server's text form.
 
-Every key can be walked: an index orders it as `>` compares it, and a value's text is complete.
+Tables can be read in chunks along every kind of key: its index has the order of `>`, and a text contains the whole
+value.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Quote a text for SQL, if an argument is not allowed."""
+    """Quote a text as an SQL literal, for statements without arguments."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def named(table: TableId) -> str:
-    """Return a table's name in SQL."""
+    """Return a table's name for SQL."""
     return f"{quoted(table.database)}.{quoted(table.table)}"
 
 
 def rows_of(table: TableId, *, partitioned: bool) -> str:
-    """Return a table in a FROM clause: a plain table without the rows of tables that inherit from it."""
+    """Return the FROM clause of a table. For a plain table, it excludes rows of tables that inherit from it."""
     return named(table) if partitioned else f"ONLY {named(table)}"
 
 
 def select_rows(
     schema: TableSchema, rows: str, after: Sequence[Any] | None, last: Sequence[Any] | None, where: str, limit: int
 ) -> tuple[str, list[Argument]]:
-    """Return the SELECT of the next rows after one key and up to another: the columns, then the key.
+    """Return the SELECT of the next chunk, and its arguments: up to `limit` rows with keys above `after` up to `last`.
 
-    `rows` is the FROM clause.
+    Its columns are those of the table, then the key. `rows` is the FROM clause; `where` is a condition, or empty.
     """
     keys = [quoted(name) for name in schema.primary_key]
     conditions, arguments = [f"({where})"] if where else [], list[Argument]()
@@ -64,7 +65,7 @@ def select_last(schema: TableSchema, rows: str, where: str) -> str:
 
 
 def select_keys(schema: TableSchema, rows: str, keys: Iterable[Row]) -> tuple[str, list[Argument]]:
-    """Return the SELECT of the rows with some keys, given by their columns' canonical values."""
+    """Return the SELECT of the rows with these keys (column → canonical value), and its arguments."""
     names = ", ".join(quoted(name) for name in schema.primary_key)
     found, arguments = list[str](), list[Argument]()
     for key in keys:
@@ -78,9 +79,9 @@ def select_keys(schema: TableSchema, rows: str, keys: Iterable[Row]) -> tuple[st
 
 
 def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """Return the condition for rows with some keys, as SQL without arguments.
+    """Return the SQL condition, without arguments, for the rows with these keys (column → canonical value).
 
-    The server gives each text the type of its column.
+    The server converts each text to the type of its column.
     """
     names = ", ".join(quoted(name) for name in schema.primary_key)
     rows = (", ".join(literal(reported(schema, name, key[name])) for name in schema.primary_key) for key in keys)
@@ -94,7 +95,7 @@ def select_all(schema: TableSchema, rows: str, where: str) -> str:
 
 
 def reported(schema: TableSchema, name: str, value: Any) -> str:
-    """Return a canonical value in the form that the server reads."""
+    """Return a canonical value of a column as a text that the server can parse."""
     column = schema.column(name)
     assert column is not None, "a key's columns are columns"
     match column.type.kind:

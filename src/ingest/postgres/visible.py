@@ -1,4 +1,4 @@
-"""Decide which transactions a snapshot of PostgreSQL shows."""
+"""Decide whether a PostgreSQL snapshot shows a transaction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _EPOCH, _HALF = 1 << 32, 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisibleTransactions:
-    """`pg_current_snapshot()`: all below `xmin` have ended, none from `xmax` on, and between them all but `running`.
+    """Result of `pg_current_snapshot()`, with 64-bit transaction ids.
 
-    Numbers have 64 bits.
+    All transactions below `xmin` have ended, and none from `xmax` on. Between them, all have ended but those in
+    `running`.
     """
 
     xmin: int
@@ -19,7 +20,8 @@ class VisibleTransactions:
     running: frozenset[int]
 
     def shows(self, xid: int) -> bool:
-        """Return whether a transaction is visible. Its 32-bit number is taken as the one nearest to `xmax`."""
+        """Return whether a transaction is visible. Its id has 32 bits: of the possible 64-bit ids, that nearest to
+        `xmax` counts."""
         wide = self.xmax - (self.xmax - xid) % _EPOCH
         if self.xmax - wide > _HALF:
             wide += _EPOCH
@@ -27,7 +29,7 @@ class VisibleTransactions:
 
 
 def visible_of(text: str) -> VisibleTransactions:
-    """Parse the server's `xmin:xmax:xid,xid`. Raises ValueError for anything else."""
+    """Parse the server's text `xmin:xmax:xid,xid`. Raises ValueError for any other text."""
     xmin, xmax, running = text.split(":")
     return VisibleTransactions(
         xmin=int(xmin), xmax=int(xmax), running=frozenset(int(xid) for xid in running.split(",") if xid)

@@ -1,8 +1,8 @@
-"""Detect changes in a table's catalog entries that no message of the log contains.
+"""Detect changes of a table in the catalog after which its rows read differently, although no row was logged.
 
-A rewrite of a table, a partition that is attached, detached or emptied, a renamed enum label: rows read differently
-afterwards, and no row was logged. Comparing two checks of the catalog shows it. A check's result is kept in the
-checkpoint, as digests, so changes during a downtime are found as well.
+Examples are a rewrite of the table, a partition that is attached, detached or truncated, a renamed enum label. They
+show as differences between two checks of the catalog. A check's result is stored in the checkpoint, as digests. So
+changes during a downtime are found, too.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ALIKE = (frozenset({25, 1043}), frozenset({1114, 1184}))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLook:
-    """A column by number. Its `row` of the catalog (the transaction that wrote it) changes with each rewrite of its
+    """A column at a check. `row` is the transaction that wrote its catalog entry: it changes with each rewrite of the
     values.
 
-    `filled`: older rows may have a value in it that the catalog lacks.
+    `filled`: older rows may have a value of the column that the catalog does not contain.
     """
 
     name: str
@@ -33,11 +33,11 @@ class ColumnLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLook:
-    """A table as one check of the catalog saw it.
+    """A table at one check of the catalog.
 
-    `published` is the OID of its publication entry, `file` the file with its rows (0 for a partitioned table),
-    `members` the files of its partitions by OID. `shape` describes composite types of its columns, `labels` those of
-    enums by OID.
+    `published` is the OID of its publication entry, `file` the relfilenode (0 for a partitioned table). `columns` are
+    by number. `members` maps the OIDs of its partitions to their relfilenodes. `shape` describes the composite types of
+    its columns, `labels` the enums by OID.
     """
 
     oid: int
@@ -49,7 +49,7 @@ class TableLook:
     labels: Mapping[int, str] = field(default_factory=dict)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the checkpoint, as JSON."""
+        """Return the JSON value for the checkpoint."""
         found: dict[str, Any] = {
             "t": [self.oid, self.published, self.file],
             "c": {str(number): [_digest(one.name), one.type, one.row] for number, one in self.columns.items()},
@@ -64,9 +64,9 @@ class TableLook:
 
 
 def changed(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int], bool]) -> str:
-    """Return why a table must be re-read; empty if its rows read as before.
+    """Return why a table must be re-read since the check `before`; empty if its rows read the same.
 
-    `came_full` returns whether a new partition had rows that the log lacks.
+    `came_full(oid)` returns whether a new partition had rows that the log does not contain.
     """
     oid, published, _ = before["t"]
     after = now.state()
@@ -80,7 +80,7 @@ def changed(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int]
 def _columns(before: Mapping[str, Any], now: TableLook) -> str:
     known: Mapping[str, Any] = before["c"]
     names = {name for name, _, _ in known.values()}
-    rewritten = before["t"][2] != now.file  # also by VACUUM FULL, CLUSTER and TRUNCATE, which leave columns unchanged
+    rewritten = before["t"][2] != now.file  # VACUUM FULL, CLUSTER and TRUNCATE change the file, too, but no column
     for number, one in now.columns.items():
         if str(number) not in known:
             if _digest(one.name) in names:

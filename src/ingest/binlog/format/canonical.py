@@ -1,7 +1,7 @@
-"""Convert the server's texts to the canonical form of `cdc.model.types`, for the binlog and for SELECTs.
+"""Convert the server's texts to canonical values (`cdc.model.types`), both for the binlog and for SELECTs.
 
-Both use these functions, so a row that a snapshot reads equals the row in the log. A value without canonical form (a
-zero date, the 31st of February) raises Unrepresentable; it never becomes NULL or a guess.
+Because both use these functions, a row that a snapshot reads equals the row in the log. A value without canonical form
+(a zero date, the 31st of February) raises Unrepresentable; it never becomes NULL or a guess.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ingest.binlog.format.temporal import DATETIME_DAYS as DAYS_OF_DATETIME
 from ingest.binlog.format.temporal import date_text
 
 _LIMIT: Final = 1 << 17
-# Doubles between these limits are written without an exponent, as some writers do.
+# Canonical JSON writes doubles between these limits without an exponent.
 _SMALL, _LARGE = 1e-20, 1e22
-# The exponent as the decoder prints it. Patterns that start with a plain character are searched for much faster.
+# An exponent as the decoder prints it. (A pattern that starts with a plain character is much faster to search for.)
 _EXPONENT: Final = re.compile(r"e(?<=\de)[-+]?\d")
 _TOKEN: Final = re.compile(r'("(?:[^"\\]|\\.)*")|\s+|(-?\d+(?:\.\d+)?[eE][-+]?\d+)')
 
 
 class Unrepresentable(ValueError):
-    """A value without a canonical form; the message has the value and the reason."""
+    """A value has no canonical form. The message contains the value and the reason."""
 
 
 def _day(text: str) -> str:
@@ -42,7 +42,7 @@ def _day(text: str) -> str:
 
 
 class _Days(dict[str, str]):
-    """`YYYY-MM-DD` → the same with a T; only of days that exist."""
+    """Cache: `YYYY-MM-DD` → the same with a T. A day that does not exist raises Unrepresentable."""
 
     def __missing__(self, text: str) -> str:
         if len(self) > _LIMIT:
@@ -52,7 +52,7 @@ class _Days(dict[str, str]):
 
 
 class _PackedDays(dict[bytes, str]):
-    """DATE's three bytes → `YYYY-MM-DDZ`; only of days that exist."""
+    """Cache: three bytes of a DATE → `YYYY-MM-DDZ`. A day that does not exist raises Unrepresentable."""
 
     def __missing__(self, stored: bytes) -> str:
         if len(self) > _LIMIT:
@@ -63,7 +63,7 @@ class _PackedDays(dict[bytes, str]):
 
 
 class _DatetimeDays(dict[int, str]):
-    """The first 23 of a DATETIME2's bits → `YYYY-MM-DD`; only of days that exist."""
+    """Cache: first 23 bits of a DATETIME2 → `YYYY-MM-DD`. A day that does not exist raises Unrepresentable."""
 
     def __missing__(self, packed: int) -> str:
         if len(self) > _LIMIT:
@@ -78,36 +78,37 @@ PACKED_DAYS: Final = _PackedDays()
 
 
 def day(text: str) -> str:
-    """Canonical form of `YYYY-MM-DD`."""
+    """Convert the text `YYYY-MM-DD` to canonical form."""
     return _day(text) + "Z"
 
 
 def moment(text: str) -> str:
-    """Canonical form of `YYYY-MM-DD HH:MM:SS[.ffffff]`."""
+    """Convert the text `YYYY-MM-DD HH:MM:SS[.ffffff]` to canonical form."""
     if len(text) > 19:
         return f"{_DAYS[text[:10]]}{text[11:].rstrip('0').rstrip('.')}Z"
     return f"{_DAYS[text[:10]]}{text[11:]}Z"
 
 
 def clock(text: str) -> str:
-    """Canonical form of a TIME: without the trailing zeros of its fraction."""
+    """Convert the text of a TIME to canonical form, without trailing zeros of the fraction."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def bit(value: int, width: int) -> bool | str:
-    """Canonical form of BIT(width): a truth value, or base64 of little-endian bytes as Debezium has them."""
+    """Convert BIT(width) to canonical form: a boolean for one bit, else base64 of little-endian bytes, as in
+    Debezium."""
     if width == 1:
         return bool(value)
     return base64.b64encode(value.to_bytes((width + 7) // 8, "little")).decode()
 
 
 def geometry(stored: bytes) -> Struct:
-    """Canonical form of a geometry's bytes."""
+    """Convert the stored bytes of a geometry to canonical form."""
     return _struct(stored, point=False)
 
 
 def point(stored: bytes) -> Struct:
-    """Canonical form of a POINT column's bytes."""
+    """Convert the stored bytes of a POINT column to canonical form."""
     return _struct(stored, point=True)
 
 
@@ -119,7 +120,7 @@ def _struct(stored: bytes, *, point: bool) -> Struct:
 
 
 def vector(stored: bytes) -> list[float]:
-    """Canonical form of a VECTOR's bytes: four per number, little-endian."""
+    """Convert the stored bytes of a VECTOR (little-endian, four per number) to canonical form."""
     if len(stored) % 4:
         raise Unrepresentable(f"{len(stored)} bytes are not a vector")
     found = [number for (number,) in iter_unpack("<f", stored)]
@@ -134,12 +135,13 @@ PACKED: Final[dict[str, Callable[[bytes], Struct | list[float]]]] = {
 
 
 def logged_json(text: str) -> str:
-    """Canonical form of the compact JSON text that the decoder writes: its doubles without exponents, see above."""
+    """Convert the compact JSON text that the decoder writes to canonical form, without exponents of moderate
+    doubles."""
     return json_text(text) if _EXPONENT.search(text) else text
 
 
 def json_text(text: str) -> str:
-    """Canonical form of JSON text as a server prints it: no blanks, numbers as the decoder of the log writes them."""
+    """Convert JSON text as a server prints it to canonical form: no blanks, and numbers as in `logged_json`."""
     return _TOKEN.sub(_token, text)
 
 

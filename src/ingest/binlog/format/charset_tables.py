@@ -1,6 +1,6 @@
-"""Differences between MySQL's character sets and Python's codecs, checked against the servers' own conversions.
+"""Differences between MySQL's character sets and Python's codecs, compared with the servers' own conversions.
 
-`HIGH_HALVES`: characters 0x80–0xFF of single-byte sets (U+FFFE = undefined); their lower half is ASCII. `COLLATIONS`:
+`HIGH_HALVES`: characters 0x80–0xFF of single-byte sets (U+FFFE: undefined); their lower half is ASCII. `COLLATIONS`:
 collation ids of MySQL 5.7–9.7 and MariaDB 10.11–11.4 by character set, as ranges.
 """
 

@@ -1,7 +1,7 @@
-"""Character sets of MySQL and MariaDB: collation id → name → a function from the column's bytes to text.
+"""Character sets of MySQL and MariaDB: collation id → name → function from a column's bytes to text.
 
-The decoder calls `text_decoder` once per column and the result once per value; it is exact for every code that the
-server itself maps (checked against the servers' own CONVERT). Unknown ids are None: the caller keeps bytes then.
+The decoder calls `text_decoder` once per column, and the result once per value. The result is exact for every code that
+the server maps; tests compare it with the servers' CONVERT. An unknown id gives None, and the caller keeps the bytes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CHARSET_OF_COLLATION: Final = {number: name for name, text in COLLATIONS.items()
 
 
 def charset_of(collation: int) -> str | None:
-    """Return the character set of a collation id, or None for an id that no known server has (keep the bytes then)."""
+    """Return the character set of a collation id; None for an id that no known server has."""
     return CHARSET_OF_COLLATION.get(collation)
 
 
@@ -74,7 +74,8 @@ def _private_use(first: int, row: int, cell: int) -> str:
 
 
 def _euc_extra(error: UnicodeError) -> tuple[str, int]:
-    """Codes of ujis and eucjpms that Python's euc_jp lacks: private use, NEC's row 13 and IBM's extensions."""
+    """Decode codes of ujis and eucjpms that Python's euc_jp does not know: private use, NEC's row 13 and IBM's
+    extensions."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     data, at = error.object, error.start
@@ -151,9 +152,9 @@ _SPECIAL: Final[dict[str, Callable[[bytes], str]]] = {
 
 @cache
 def text_decoder(charset: str) -> Callable[[bytes], str]:
-    """Return a function from bytes in `charset` to text. It raises UnicodeDecodeError for bytes outside the set.
+    """Return the function from bytes in a character set to text. It raises UnicodeDecodeError for invalid bytes.
 
-    Raises KeyError if the servers have no such character set.
+    Raises KeyError for an unknown character set.
     """
     if charset in _SPECIAL:
         return _SPECIAL[charset]
@@ -168,5 +169,5 @@ def text_decoder(charset: str) -> Callable[[bytes], str]:
 
 
 def is_text(charset: str) -> bool:
-    """Return whether this library can decode `charset` to text ("binary" is not text)."""
+    """Return whether the library can decode a character set to text; False for `binary`."""
     return charset in PYTHON_CODECS or charset in _SPECIAL or charset in HIGH_HALVES or charset == "swe7"

@@ -1,4 +1,4 @@
-"""The numbers of the binlog format: event types, column types and flags of MySQL and MariaDB.
+"""Numbers of the binlog format: event types, column types and flags of MySQL and MariaDB.
 
 Source: `libbinlogevents/include/binlog_event.h` and `include/field_types.h` of MySQL, `sql/event.h` of MariaDB.
 """
@@ -88,9 +88,9 @@ DELETES: Final = frozenset({22, 25, 32, 168, 171})
 ROWS_EVENTS: Final = INSERTS | UPDATES | DELETES
 ROWS_V2: Final = frozenset({30, 31, 32, 39, 169, 170, 171})
 MARIA_COMPRESSED_ROWS: Final = frozenset({166, 167, 168, 169, 170, 171})
-# Old ways to log rows as a file to load: decoding them requires the server's parser.
+# Events of LOAD DATA in a statement-based log; their rows cannot be decoded without the server's parser.
 STATEMENT_ROWS: Final = frozenset({6, 8, 9, 10, 11, 12, 17, 18})
-# Known events after which a reader has missed no row data.
+# Known event types that contain no rows, so that readers may skip them.
 KNOWN_WITHOUT_ROWS: Final = frozenset(
     {1, 2, 3, 4, 5, 7, 13, 14, 15, 16, 19, 26, 27, 28, 29, 33, 34, 35, 36, 37, 38, 40, 41, 42, 160, 161, 162, 163, 165}
 )
@@ -102,7 +102,7 @@ def event_name(code: int) -> str:
 
 
 class ColumnType(IntEnum):
-    """Column types in a TABLE_MAP, including ENUM and SET (which are logged as STRING)."""
+    """Column types in a TABLE_MAP. ENUM and SET are included, although they are logged as STRING."""
 
     DECIMAL = 0
     TINY = 1

@@ -15,12 +15,12 @@ T = ColumnType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedColumn:
-    """One column of a TABLE_MAP.
+    """One column of a TABLE_MAP event.
 
-    `size` is the size of the length prefix or of the value in bytes, `width` the declared bytes of a string, `digits`
-    the digits of a fractional second (-1 unknown). None means "not known", and decoding what depends on it is refused
-    or flagged: `unsigned`, `charset` ("binary" = bytes), `labels` of ENUM and SET. `named` is False for ordinal names
-    (`@1`). `declared` is the SQL type if a schema defines it ("inet6", "uuid").
+    `size` is the number of bytes of the value or of its length prefix, `width` the declared bytes of a string. `digits`
+    are those of a fractional second (-1: unknown). None means unknown for `unsigned`, `charset` ("binary": bytes) and
+    `labels` of ENUM and SET; values that depend on it are refused or marked. `named` is False if the name is only an
+    ordinal number (`@1`). `declared` is the SQL type in a schema ("inet6", "uuid").
     """
 
     index: int
@@ -43,15 +43,15 @@ class LoggedColumn:
 
     @property
     def is_point(self) -> bool:
-        """Return whether metadata or a schema define the column as a column of points."""
+        """Return whether the column is one of points, according to metadata or a schema."""
         return self.declared == "point" or (not self.declared and self.geometry == 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHint:
-    """A column in a schema: `type` is information_schema's COLUMN_TYPE, e.g. `enum('a','b')`.
+    """A column from a schema, to complete a TABLE_MAP; `type` is information_schema's COLUMN_TYPE: `enum('a','b')`.
 
-    `spare` hints come last: columns that a server may have hidden after the others. An empty type means any type.
+    `spare` hints come last: columns that a server may have hidden after the others. An empty `type` means any type.
     """
 
     name: str
@@ -61,10 +61,10 @@ class ColumnHint:
 
 
 class SchemaSource(Protocol):
-    """Source of a table's columns at a position: a schema history, a server, a file."""
+    """Source of a table's columns at a position, such as a schema history, a server or a file."""
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
-        """Return the columns in order, or None for a table that is unknown there; `table` is (database, name)."""
+        """Return the columns of a table, (database, name), in order; None if it is unknown at the position."""
         ...
 
 
@@ -83,7 +83,7 @@ GEOMETRIES: Final = (
 _HINT: Final = re.compile(r"^\s*([a-z]+\d?)\s*(?:\((.*)\))?\s*(.*)$", re.IGNORECASE | re.DOTALL)
 _FUNCTIONAL_INDEX: Final = re.compile(r"^(?:[0-9a-f]{32}|!hidden!.*)$")
 _LABEL: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'\s*,?\s*", re.DOTALL)
-# How a declared type may be stored in the binlog; a schema that contradicts it belongs to another position.
+# Declared type → types in the binlog that may store it. A schema that contradicts this is one of another position.
 _STORED_AS: Final[dict[str, frozenset[ColumnType]]] = {
     "tinyint": frozenset({T.TINY}),
     "boolean": frozenset({T.TINY}),
@@ -116,16 +116,16 @@ _STORED_AS: Final[dict[str, frozenset[ColumnType]]] = {
 
 
 def labels_of(arguments: str) -> tuple[str, ...]:
-    """Return the labels inside `enum(…)` or `set(…)`, without quotes."""
+    """Return the labels in `enum(…)` or `set(…)`, without quotes; `arguments` is the text in the brackets."""
     return tuple(
         re.sub(r"''|\\(.)", lambda m: m[1] or "'", found, flags=re.DOTALL) for found in _LABEL.findall(arguments)
     )
 
 
 def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColumn:
-    """Add a schema's attributes to `column`; the binlog's take precedence.
+    """Complete a column with a schema's attributes; those in the binlog take precedence.
 
-    UndecodableValue: they contradict each other.
+    Raises UndecodableValue if the schema contradicts the binlog.
     """
     if hint.spare and not hint.type:
         return column if column.named else replace(column, name=hint.name, named=True)
@@ -158,9 +158,9 @@ def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColu
 
 
 def apply_schema(columns: Sequence[LoggedColumn], hints: Sequence[ColumnHint], table: str) -> tuple[LoggedColumn, ...]:
-    """Add a schema's attributes to all columns. Raises UndecodableValue if the number of columns differs.
+    """Complete all columns with a schema's attributes. Raises UndecodableValue if the number of columns differs.
 
-    The hidden columns of functional indexes, which MySQL 8.0.13–8.0.17 maps last and never logs, need no hint.
+    MySQL 8.0.13–8.0.17 adds hidden columns of functional indexes at the end, without values; they need no hint.
     """
     sure = [hint for hint in hints if not hint.spare]
     hints = [*sure, *[hint for hint in hints if hint.spare][: max(0, len(columns) - len(sure))]]

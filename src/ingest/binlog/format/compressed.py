@@ -1,6 +1,6 @@
-"""Decompress events: MySQL's transaction payload (zstd) and MariaDB's query and rows events (zlib).
+"""Decompress events: transaction payloads of MySQL (zstd), query and rows events of MariaDB (zlib).
 
-Memory stays bounded by one inner event: a payload is decompressed as a stream, and its claimed sizes are not trusted.
+Memory is bounded by one inner event: a payload is decompressed as a stream, and sizes stated in it are not trusted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ _WINDOW: Final[Mapping[int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """A compressed transaction: `compression` 0 = zstd, 255 = none; `size` is the claimed size of the decompressed
-    events.
-    """
+    """A compressed transaction. `compression` is 0 for zstd, 255 for none; `size` is the stated size after
+    decompression."""
 
     compression: int
     size: int
@@ -37,7 +36,7 @@ class Payload:
 
 
 def parse_payload(body: bytes) -> Payload:
-    """Decode the fields of a TRANSACTION_PAYLOAD event."""
+    """Decode the body of a TRANSACTION_PAYLOAD event."""
     compression, size, claimed = _PLAIN, 0, None
     at = 0
     while True:
@@ -59,7 +58,7 @@ def parse_payload(body: bytes) -> Payload:
 
 
 def payload_events(payload: Payload) -> Iterator[bytes]:
-    """Yield the inner events, with header and without checksum, one at a time."""
+    """Yield the events inside a payload one by one, each with header and without checksum."""
     if payload.compression == _PLAIN:
         source: io.BufferedIOBase | zstd.ZstdFile = io.BytesIO(payload.data)
     elif payload.compression == _ZSTD:
@@ -84,7 +83,7 @@ def payload_events(payload: Payload) -> Iterator[bytes]:
 
 
 def _read(source: io.BufferedIOBase | zstd.ZstdFile, size: int) -> bytes:
-    """Read `size` bytes or what is left. Memory grows with the bytes received, not with a header's claim."""
+    """Read `size` bytes, or as many as are left. Memory grows with the bytes received, not with the stated size."""
     first = source.read(min(size, _CHUNK))
     if len(first) == size or not first:
         return first
@@ -122,10 +121,10 @@ def _inflate(data: bytes, at: int) -> bytes:
 
 
 def inflate_rows(body: bytes, at: int) -> bytes:
-    """Decompress the rows of a MariaDB compressed rows event, from the offset after its bitmaps."""
+    """Return the decompressed rows of a MariaDB compressed rows event; `at` is the offset after its bitmaps."""
     return _inflate(body, at)
 
 
 def inflate_query(body: bytes, at: int) -> bytes:
-    """Decompress the statement of a MariaDB compressed query event, from its offset."""
+    """Return the decompressed statement of a MariaDB compressed query event; `at` is its offset."""
     return _inflate(body, at)

@@ -1,7 +1,7 @@
-"""Decode DECIMAL as stored: groups of nine digits, big-endian, first bit inverted, negatives complemented.
+"""Decode DECIMAL as stored: groups of up to nine digits, big-endian; the first bit is inverted, negatives complemented.
 
-`decimal_text` decodes one value; the generated row decoder inlines the same arithmetic per column, with the groups of
-`decimal_plan`. Source: `bin2decimal` in MySQL's `strings/decimal.cc`.
+`decimal_text` decodes one value. The generated row decoder contains the same arithmetic for each column, with the
+groups of `decimal_plan`. Source: `bin2decimal` in MySQL's `strings/decimal.cc`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ _BYTES_OF_DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecimalPlan:
-    """The groups of DECIMAL(precision, scale): (bytes, digits) before and after the point, and the size in all."""
+    """Layout of DECIMAL(precision, scale): groups of (bytes, digits) before and after the point, and the total size in
+    bytes."""
 
     whole: tuple[tuple[int, int], ...]
     fraction: tuple[tuple[int, int], ...]
@@ -37,7 +38,7 @@ def decimal_plan(precision: int, scale: int) -> DecimalPlan:
 
 @cache
 def decimal_fractions(digits: int) -> tuple[str, ...]:
-    """Return the texts of all groups with so many digits after the point, point included."""
+    """Return the texts, with the point, of all values of a group of so many digits after the point."""
     return tuple(f".{part:0{digits}d}" for part in range(10**digits))
 
 
@@ -53,7 +54,7 @@ def _join(value: int, groups: tuple[tuple[int, int], ...]) -> int:
 
 
 def decimal_text(packed: bytes, plan: DecimalPlan) -> str:
-    """Return the number's text with exactly `scale` digits after the point."""
+    """Return the text of a number, with exactly `scale` digits after the point."""
     bits = 8 * plan.size
     value = int.from_bytes(packed[: plan.size], "big")
     top = 1 << (bits - 1)

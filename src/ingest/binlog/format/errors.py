@@ -14,7 +14,7 @@ from cdc.model.errors import Fatal, Retriable
 
 
 class BinlogError(Fatal):
-    """Root of this library's errors; `where` is `file:offset` of the event, empty while it is not known."""
+    """Base class of this library's errors. `where` is `file:offset` of the event; empty if not known."""
 
     def __init__(self, message: str, hint: str = "", *, where: str = "") -> None:
         super().__init__(f"{where}: {message}" if where else message, hint)
@@ -22,18 +22,19 @@ class BinlogError(Fatal):
         self.where = where
 
     def at(self, where: str) -> BinlogError:
-        """Return the same error with its place, from the layer that knows it. An existing place is kept."""
+        """Return the error with the event's place added. A place that it already has is kept."""
         return self if self.where else type(self)(self.reason, self.hint, where=where)
 
 
 class CorruptBinlog(BinlogError):
-    """The bytes are not a valid binlog: bad magic, bad checksum, impossible length, or truncated."""
+    """The bytes are not a valid binlog: wrong magic number or checksum, impossible length, or truncated."""
 
     exit_code = 3
 
 
 class UnsupportedEvent(BinlogError):
-    """An event that may contain rows in an unknown form; it is never skipped."""
+    """An event of a kind that the library cannot decode, although it may contain rows. Such an event is never
+    skipped."""
 
 
 class MissingTableMap(BinlogError):
@@ -41,12 +42,13 @@ class MissingTableMap(BinlogError):
 
 
 class PositionGone(BinlogError):
-    """The server's log does not continue a position: it was purged or reset since, or it is another server's."""
+    """The server's log does not contain a position: it was purged or reset, or it is another server's."""
 
 
 class UndecodableValue(BinlogError):
-    """A value that is refused because decoding it would be a guess; the hint states what would make it certain."""
+    """A value that could only be guessed, because its type, sign or character set is not known. The hint says what is
+    needed."""
 
 
 class ConnectionLost(Retriable):
-    """The server is unavailable; a reader resumes at its checkpoint when it answers again."""
+    """The server is unavailable. A reader resumes at its checkpoint when the server answers again."""

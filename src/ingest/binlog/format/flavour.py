@@ -1,4 +1,4 @@
-"""Output forms of decoded values: closed choices for which decoder code is generated."""
+"""Output forms of decoded values. Decoder code is generated for each combination of these choices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final, Literal
 class Flavour:
     """Output form of each family of types.
 
-    rows: a dict by column name without absent columns, or a tuple with `ABSENT` in their place. decimal: the server's
-    text, or `Decimal`. json: Python values (`JSON_NULL` for a null document), or JSON text. temporal: the server's text
-    (UTC); `iso` puts a T between date and time and a Z after TIMESTAMP. binary: bytes, or base64 text. packed:
-    geometries and vectors as their bytes. bit: a number. unknown_sign: how to treat an integer whose highest bit is set
-    while neither metadata nor a schema defines its sign. `canonical` is the form of `cdc.model.types`, see
-    `canonical.py`: a value that has none, such as a zero date, raises `Unrepresentable`.
+    `rows`: a dict by column name without absent columns, or a tuple with `ABSENT` in their place. `decimal`: the
+    server's text, or `Decimal`. `json`: Python values (`JSON_NULL` for a null document), or JSON text. `temporal`: the
+    server's text (UTC); `iso` puts a T between date and time and a Z after TIMESTAMP. `binary`: bytes, or base64 text.
+    `packed`: geometries and vectors. `unknown_sign`: what to do with an integer whose highest bit is set, if neither
+    metadata nor a schema defines its sign. `canonical` is the form of `cdc.model.types`: a value without such a form,
+    such as a zero date, raises `Unrepresentable`.
     """
 
     rows: Literal["dict", "tuple"] = "dict"
@@ -32,7 +32,7 @@ NATIVE: Final = Flavour()
 
 
 class Absent:
-    """Type of `ABSENT`: a column that the row image lacks, which differs from NULL."""
+    """Type of `ABSENT`, which stands for a column that the row image does not contain; this is not NULL."""
 
     __slots__ = ()
 

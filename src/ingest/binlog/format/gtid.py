@@ -1,7 +1,7 @@
-"""Sets of transactions: MySQL's GTID sets (with tags) and MariaDB's position per domain.
+"""Sets of transactions: MySQL's GTID sets (with tags), and MariaDB's last GTID per domain.
 
-Both have the same operations: the set's text, the set plus one more transaction, and membership. Values are immutable;
-a reader replaces its set at each transaction's end.
+Both classes have the same operations, such as adding a transaction and testing membership. Values are immutable; a
+reader replaces its set at the end of each transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TAG: Final = re.compile(r"^[a-z_][a-z0-9_]{0,31}$")
 
 
 def _merge(intervals: Intervals, low: int, high: int) -> Intervals:
-    """`intervals` (half-open, sorted) with [low, high) added."""
+    """Return the intervals (half-open, sorted) with [low, high) added."""
     if intervals and intervals[-1][1] == low:
         return (*intervals[:-1], (intervals[-1][0], high))
     merged: list[tuple[int, int]] = []
@@ -35,13 +35,13 @@ def _merge(intervals: Intervals, low: int, high: int) -> Intervals:
 
 @dataclass(frozen=True, slots=True)
 class GtidSet:
-    """A MySQL GTID set: half-open intervals by (server uuid, tag); the empty tag is an untagged GTID."""
+    """A MySQL GTID set: half-open intervals by (server UUID, tag). The tag is empty for a GTID without tag."""
 
     intervals: Mapping[Source, Intervals] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> GtidSet:
-        """Parse `uuid:1-3:5,uuid:tag:1-2`. Raises ValueError with the invalid part."""
+        """Parse a text such as `uuid:1-3:5,uuid:tag:1-2`. Raises ValueError with the invalid part."""
         found: dict[Source, Intervals] = {}
         for part in re.split(r"[,\s]+", text.strip()):
             if not part:
@@ -63,13 +63,13 @@ class GtidSet:
         return cls(found)
 
     def add(self, source: str, tag: str, number: int, end: int | None = None) -> GtidSet:
-        """Return the set with one more transaction, or with all from `number` to before `end`."""
+        """Return the set with one more transaction, or with those from `number` up to but not including `end`."""
         known = dict(self.intervals)
         known[source, tag] = _merge(known.get((source, tag), ()), number, end or number + 1)
         return GtidSet(known)
 
     def union(self, other: GtidSet) -> GtidSet:
-        """Return all transactions of both."""
+        """Return the set of the transactions in either set."""
         known = dict(self.intervals)
         for key, intervals in other.intervals.items():
             for low, high in intervals:
@@ -90,7 +90,7 @@ class GtidSet:
         return any(low <= number < high for low, high in self.intervals.get((source, tag), ()))
 
     def holds(self, identity: tuple[str, str, int] | tuple[int, int, int]) -> bool:
-        """Return whether the transaction is in the set; identities of the other family never are."""
+        """Return whether a transaction is in the set; False for an identity of MariaDB."""
         source, tag, number = identity
         return isinstance(source, str) and isinstance(tag, str) and self.contains(source, tag, number)
 
@@ -129,7 +129,7 @@ class GtidSet:
 
     @classmethod
     def decode(cls, data: bytes) -> GtidSet:
-        """Decode the inverse of `encode`: the body of a PREVIOUS_GTIDS event."""
+        """Decode the body of a PREVIOUS_GTIDS event; inverse of `encode`."""
         head = U64(data, 0)[0]
         tagged = head >> 56 == 1
         count = head >> 8 & 0xFFFFFFFFFFFF if tagged else head
@@ -156,13 +156,13 @@ class GtidSet:
 
 @dataclass(frozen=True, slots=True)
 class MariaGtidSet:
-    """MariaDB's position: the last (server, sequence number) of each domain."""
+    """A MariaDB position: the last (server, sequence number) of each domain."""
 
     domains: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> MariaGtidSet:
-        """Parse `0-1-5,1-1-7`. Raises ValueError with the invalid part."""
+        """Parse a text such as `0-1-5,1-1-7`. Raises ValueError with the invalid part."""
         found: dict[int, tuple[int, int]] = {}
         for part in re.split(r"[,\s]+", text.strip()):
             if not part:
@@ -179,12 +179,12 @@ class MariaGtidSet:
         return MariaGtidSet({**self.domains, domain: (server, sequence)})
 
     def holds(self, identity: tuple[str, str, int] | tuple[int, int, int]) -> bool:
-        """Return whether the transaction is at or before its domain's position."""
+        """Return whether a transaction is not after the position of its domain; False for an identity of MySQL."""
         domain, _, number = identity
         return isinstance(domain, int) and number <= self.domains.get(domain, (0, -1))[1]
 
     def covers(self, other: MariaGtidSet) -> bool:
-        """Return whether every domain's position of `other` is at or before this one's."""
+        """Return whether each domain's position in `other` is not after the one in this position."""
         return all(number <= self.domains.get(domain, (0, -1))[1] for domain, (_, number) in other.domains.items())
 
     def __str__(self) -> str:
@@ -198,7 +198,7 @@ AnyGtidSet = GtidSet | MariaGtidSet
 
 
 def parse_gtid_set(text: str) -> AnyGtidSet:
-    """Parse a GTID set of either family: MySQL's begin with a uuid, MariaDB's with a domain number."""
+    """Parse a GTID set of either server: MySQL's begin with a UUID, MariaDB's with a domain number."""
     head = text.strip().split(":", 1)[0]
     if re.fullmatch(r"[\d\-,\s]+", text.strip()) and head.count("-") % 2 == 0 and len(head) != 36:
         return MariaGtidSet.parse(text)
@@ -206,7 +206,7 @@ def parse_gtid_set(text: str) -> AnyGtidSet:
 
 
 def covers(known: AnyGtidSet, wanted: AnyGtidSet) -> bool:
-    """Return whether all transactions of `wanted` are in `known`; sets of different families share none."""
+    """Return whether all transactions of `wanted` are in `known`; False for sets of different kinds of server."""
     if isinstance(known, GtidSet) and isinstance(wanted, GtidSet):
         return known.covers(wanted)
     return isinstance(known, MariaGtidSet) and isinstance(wanted, MariaGtidSet) and known.covers(wanted)

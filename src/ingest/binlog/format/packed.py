@@ -1,6 +1,6 @@
-"""Read integers and strings of MySQL's protocol: length-encoded, packed, and MySQL's newer serialisation.
+"""Read integers and strings in the encodings of MySQL's protocol and of its newer serialization library.
 
-Reading past the end raises IndexError or struct.error, which the decoder turns into CorruptBinlog with the event's
+Reading past the end raises IndexError or struct.error. The decoder turns these into CorruptBinlog with the event's
 place.
 """
 
@@ -43,7 +43,7 @@ def encode_length(value: int) -> bytes:
 
 
 def take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """Return `size` bytes from `at` and the offset after them; ValueError instead of a silently short slice."""
+    """Return `size` bytes from offset `at`, and the offset after them. Raises ValueError if there are fewer."""
     end = at + size
     if end > len(data) or size < 0:
         raise ValueError(f"{size} bytes wanted at {at}, {max(0, len(data) - at)} left")
@@ -51,18 +51,21 @@ def take(data: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 
 def take_encoded(data: bytes, at: int) -> tuple[bytes, int]:
-    """Read a string with a length-encoded length."""
+    """Return a string whose length is a length-encoded integer, and the offset after it."""
     size, at = length_encoded(data, at)
     return take(data, at, size)
 
 
 def take_short(data: bytes, at: int) -> tuple[bytes, int]:
-    """Read a string with a length of one byte."""
+    """Return a string whose length is one byte, and the offset after it."""
     return take(data, at + 1, data[at])
 
 
 def variable_unsigned(data: Buffer, at: int) -> tuple[int, int]:
-    """Read an unsigned integer of MySQL's serialisation library: trailing ones of the first byte count the rest."""
+    """Read an unsigned integer of MySQL's serialization library. Returns the value and the offset after it.
+
+    The number of trailing one bits in the first byte is the number of further bytes.
+    """
     first = data[at]
     extra = 0
     while extra < 8 and first >> extra & 1:
@@ -76,14 +79,15 @@ def variable_unsigned(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def variable_signed(data: Buffer, at: int) -> tuple[int, int]:
-    """Read a signed integer of MySQL's serialisation library: the lowest bit is the sign."""
+    """Read a signed integer of MySQL's serialization library, whose lowest bit is the sign. Returns it and the next
+    offset."""
     value, at = variable_unsigned(data, at)
     magnitude = value >> 1
     return (~magnitude if value & 1 else magnitude), at
 
 
 def encode_variable(value: int) -> bytes:
-    """Write an unsigned integer of MySQL's serialisation library."""
+    """Encode an unsigned integer for MySQL's serialization library."""
     for extra in range(8):
         if value < 1 << (7 * (extra + 1)):
             return ((value << (extra + 1)) | ((1 << extra) - 1)).to_bytes(extra + 1, "little")
@@ -91,5 +95,5 @@ def encode_variable(value: int) -> bytes:
 
 
 def bit_set(bitmap: Buffer, index: int) -> bool:
-    """Return bit `index` of a bitmap whose first column is the lowest bit of the first byte."""
+    """Return whether bit `index` of a bitmap is set. Bit 0 is the lowest bit of the first byte."""
     return bool(bitmap[index >> 3] >> (index & 7) & 1)

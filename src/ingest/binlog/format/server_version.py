@@ -1,4 +1,4 @@
-"""Identify the server that wrote a binlog, and its differences in the format."""
+"""Version of the server that wrote a binlog, and what depends on it in the format."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerVersion:
-    """The writer of a binlog: its family and version.
+    """Kind and version of the server that wrote a binlog.
 
-    `checksums`: its format description ends in a checksum algorithm and a checksum. `year_has_sign`: YEAR has a bit in
-    the signs of a TABLE_MAP (not in 8.0.15, but in 9.x).
+    `checksums`: the format description ends in a checksum algorithm and a checksum. `year_has_sign`: the signs in a
+    TABLE_MAP have a bit for YEAR (not in 8.0.15, but in 9.x).
     """
 
     server: str

@@ -22,10 +22,9 @@ T = ColumnType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMap:
-    """A table definition of one TABLE_MAP. `described` is False if the server gave no optional metadata.
+    """The table that one TABLE_MAP event describes. `described`: the server added optional metadata.
 
-    `primary_key` contains (column index, prefix length or 0 for the whole column) in key order, empty if unknown or
-    none.
+    `primary_key` are (column index, prefix length, or 0 for the whole column) in key order; empty if unknown or none.
     """
 
     table_id: int
@@ -38,7 +37,7 @@ class TableMap:
 
     @property
     def name(self) -> str:
-        """`database.table`."""
+        """Return `database.table`."""
         return f"{self.database}.{self.table}"
 
 
@@ -52,8 +51,9 @@ def _varchar(meta: bytes, at: int) -> tuple[dict[str, Any], int]:
 
 
 def _string(meta: bytes, at: int) -> tuple[dict[str, Any], int]:
-    """Decode CHAR, BINARY, ENUM and SET, which share a type: the real one is in the first byte, with high bits of the
-    width.
+    """Decode the metadata of CHAR, BINARY, ENUM and SET, which share a type code.
+
+    The first byte contains the real type, and high bits of the width.
     """
     real, width = meta[at], meta[at + 1]
     if real in (T.ENUM, T.SET):
@@ -131,7 +131,7 @@ def _strings(data: bytes) -> list[bytes]:
 
 
 def _signs(columns: Sequence[LoggedColumn], data: bytes, server: ServerVersion) -> dict[int, bool]:
-    """Return the signs of numeric columns. Servers disagree on whether YEAR has a bit; if it has, it is 1."""
+    """Return the sign of each numeric column by index. Servers differ in whether YEAR has a bit; if so, it is 1."""
     for year in (True, False) if server.year_has_sign else (False,):
         numeric = [c for c in columns if c.type in NUMERIC or (year and c.type is T.YEAR)]
         if len(data) != (len(numeric) + 7) // 8:
@@ -210,7 +210,7 @@ def _describe(
         elif kind == 13:
             for column, value in zip((c for c in columns if c.type is T.VECTOR), _integers(field), strict=True):
                 changes[column.index]["dimensions"] = value
-        # Unknown newer kinds only add information: the values above stay valid without them.
+        # Unknown kinds of newer servers only add information, so they are ignored.
     for index, texts in labels.items():
         charset = changes[index].get("charset")
         if charset and is_text(charset):
@@ -221,7 +221,7 @@ def _describe(
 
 
 def table_name(body: bytes, id_size: int = 6) -> tuple[str, str]:
-    """Return only database and table of a TABLE_MAP event's body."""
+    """Return only database and table from the body of a TABLE_MAP event."""
     at = id_size + 2
     database, at = take(body, at + 1, body[at])
     table, _ = take(body, at + 2, body[at + 1])
@@ -229,7 +229,8 @@ def table_name(body: bytes, id_size: int = 6) -> tuple[str, str]:
 
 
 def parse_table_map(body: bytes, server: ServerVersion, id_size: int = 6) -> TableMap:
-    """Decode a TABLE_MAP event's body (without header and checksum) to its table."""
+    """Decode the body of a TABLE_MAP event (without header and checksum). `id_size` is the number of bytes of the table
+    id."""
     table_id = int.from_bytes(body[:id_size], "little")
     flags = U16(body, id_size)[0]
     at = id_size + 2
@@ -241,7 +242,7 @@ def parse_table_map(body: bytes, server: ServerVersion, id_size: int = 6) -> Tab
     nullable, at = take(body, at, (count + 7) // 8)
     columns = _columns(types, meta, nullable)
     if server.maria:
-        # MariaDB's old temporal types may have a fraction, which only a schema reveals.
+        # MariaDB's old temporal types may have a fraction, whose digits only a schema states.
         columns = [replace(c, digits=-1) if c.type in (T.TIME, T.DATETIME, T.TIMESTAMP) else c for c in columns]
     primary: tuple[tuple[int, int], ...] = ()
     described = at < len(body)

@@ -1,7 +1,7 @@
-"""Format dates and times of a binlog like the server (time zone UTC), including zero and partial dates.
+"""Format dates and times of a binlog as the server does (time zone UTC), including zero and partial dates.
 
-Tables cache the text of each distinct day and time of day: a lookup costs a tenth of formatting. They are bounded: a
-full table is cleared. Impossible values (month 15, minute 63) raise ValueError, so corrupt rows never become plausible
+The text of each distinct day and time of day is cached, because a look-up costs a tenth of formatting. A cache that is
+full is cleared. Impossible values (month 15, minute 63) raise ValueError, so that corrupt rows never become plausible
 text. Source: `my_time.cc` of MySQL, `compat56.cc` and `field.cc` of MariaDB.
 """
 
@@ -17,21 +17,22 @@ _LAST_EPOCH_DAY: Final = (date(9999, 12, 31) - _EPOCH).days
 
 
 def date_text(year: int, month: int, day: int) -> str:
-    """Format `YYYY-MM-DD`; zero months and days are legal in MySQL."""
+    """Format a date as `YYYY-MM-DD`. Month and day may be zero, as in MySQL. Raises ValueError for an impossible
+    date."""
     if month > 12 or year > 9999 or day > 31:
         raise ValueError(f"no date: year {year} month {month} day {day}")
     return f"{year:04d}-{month:02d}-{day:02d}"
 
 
 def clock_text(hour: int, minute: int, second: int) -> str:
-    """Format `HH:MM:SS` of a day."""
+    """Format a time of day as `HH:MM:SS`. Raises ValueError for an impossible time."""
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f"no time of day: {hour}:{minute}:{second}")
     return f"{hour:02d}:{minute:02d}:{second:02d}"
 
 
 class _Dates(dict[bytes, str]):
-    """DATE's three bytes → text."""
+    """Cache: three bytes of a DATE → text."""
 
     def __missing__(self, raw: bytes) -> str:
         if len(self) > _LIMIT:
@@ -42,7 +43,7 @@ class _Dates(dict[bytes, str]):
 
 
 class _DatetimeDays(dict[int, str]):
-    """The first 23 of a DATETIME2's bits (sign, year and month, day) → text."""
+    """Cache: first 23 bits of a DATETIME2 (sign, year and month, day) → text."""
 
     def __missing__(self, packed: int) -> str:
         if len(self) > _LIMIT:
@@ -55,7 +56,7 @@ class _DatetimeDays(dict[int, str]):
 
 
 class _EpochDays(dict[int, str]):
-    """Days since 1970 → text."""
+    """Cache: days since 1970 → text."""
 
     def __missing__(self, days: int) -> str:
         if not 0 <= days <= _LAST_EPOCH_DAY:
@@ -65,7 +66,7 @@ class _EpochDays(dict[int, str]):
 
 
 class _Bounded(dict[int, str]):
-    """A completely filled table: other numbers are invalid."""
+    """A complete table: a number that it does not contain raises ValueError."""
 
     def __missing__(self, number: int) -> str:
         raise ValueError(f"no time of day has a part {number}")
@@ -79,7 +80,7 @@ def fractions(digits: int) -> _Bounded:
 
 
 SECONDS: Final = _Bounded((second, f"{second:02d}") for second in range(60))
-# By separator of date and time: hour and minute as packed by DATETIME2, and minutes of a day → ` HH:MM:`.
+# By separator of date and time: hour and minute as DATETIME2 packs them, or minutes of a day → ` HH:MM:`.
 HOURS: Final = {
     mark: _Bounded((h << 6 | m, f"{mark}{h:02d}:{m:02d}:") for h in range(24) for m in range(60)) for mark in " T"
 }
@@ -96,14 +97,14 @@ ZERO_DATETIME: Final = "0000-00-00 00:00:00"
 
 
 def fraction_text(micros: int, digits: int) -> str:
-    """`.ffffff` cut to `digits`, empty for none."""
+    """Format microseconds as `.ffffff`, cut to `digits` digits; empty for none."""
     if micros > 999_999:
         raise ValueError(f"no fraction of a second: {micros} microseconds")
     return f".{micros:06d}"[: digits + 1] if digits else ""
 
 
 def timestamp_text(seconds: int, micros: int = 0, digits: int = 0) -> str:
-    """A TIMESTAMP in UTC; MySQL stores its zero timestamp as 0."""
+    """Format a TIMESTAMP in UTC. MySQL stores the zero timestamp as 0."""
     if not seconds and not micros:
         return ZERO_DATETIME + fraction_text(0, digits)
     minutes, second = divmod(seconds, 60)
@@ -111,7 +112,7 @@ def timestamp_text(seconds: int, micros: int = 0, digits: int = 0) -> str:
 
 
 def duration_text(hours: int, minutes: int, seconds: int, micros: int, digits: int, negative: bool) -> str:
-    """A TIME: `-838:59:59.000000` to `838:59:59.000000`."""
+    """Format a TIME: `-838:59:59.000000` to `838:59:59.000000`."""
     if minutes > 59 or seconds > 59 or hours > 1023:
         raise ValueError(f"no time: {hours}:{minutes}:{seconds}")
     sign = "-" if negative else ""
@@ -119,7 +120,8 @@ def duration_text(hours: int, minutes: int, seconds: int, micros: int, digits: i
 
 
 def time2_text(packed: bytes, digits: int) -> str:
-    """TIME2(digits): a number offset by half its range, whose magnitude is hours, minutes, seconds and a fraction."""
+    """Decode TIME2(digits): a number offset by half its range, whose magnitude is hours, minutes, seconds and a
+    fraction."""
     value = int.from_bytes(packed, "big") - (1 << (8 * len(packed) - 1))
     magnitude = abs(value)
     bits = 8 * (len(packed) - 3)
@@ -130,13 +132,13 @@ def time2_text(packed: bytes, digits: int) -> str:
 
 
 def old_time_text(packed: int) -> str:
-    """TIME before MySQL 5.6: the decimal digits of a signed number are hours, minutes and seconds."""
+    """Decode a TIME from before MySQL 5.6: a signed number whose decimal digits are hours, minutes and seconds."""
     clock = abs(packed)
     return duration_text(clock // 10000, clock // 100 % 100, clock % 100, 0, 0, packed < 0)
 
 
 def old_datetime_text(packed: int) -> str:
-    """DATETIME before MySQL 5.6: the decimal digits YYYYMMDDhhmmss."""
+    """Decode a DATETIME from before MySQL 5.6: a number with the decimal digits YYYYMMDDhhmmss."""
     day, clock = divmod(packed, 1_000_000)
     text = date_text(day // 10000, day // 100 % 100, day % 100)
     return f"{text} {clock_text(clock // 10000, clock // 100 % 100, clock % 100)}"
@@ -150,7 +152,7 @@ MARIA_FRACTION_BYTES: Final = (0, 1, 1, 2, 2, 3, 3)
 
 
 def maria_datetime_text(packed: bytes, digits: int) -> str:
-    """MariaDB's DATETIME(1–6) before it took MySQL's format: mixed radix of date, time and fraction, big-endian."""
+    """Decode MariaDB's old DATETIME(1–6): a big-endian number, mixed radix of date, time and fraction."""
     value = int.from_bytes(packed, "big") * _SCALE[digits]
     value, micros = divmod(value, 1_000_000)
     value, second = divmod(value, 60)
@@ -162,14 +164,14 @@ def maria_datetime_text(packed: bytes, digits: int) -> str:
 
 
 def maria_time_text(packed: bytes, digits: int) -> str:
-    """MariaDB's TIME(1–6) before it took MySQL's format: units of its last digit, offset by 839 hours."""
+    """Decode MariaDB's old TIME(1–6): a number in units of its last digit, offset by 839 hours."""
     value = int.from_bytes(packed, "big") - 839 * 3600 * 10**digits
     clock, micros = divmod(abs(value) * _SCALE[digits], 1_000_000)
     return duration_text(clock // 3600, clock // 60 % 60, clock % 60, micros, digits, value < 0)
 
 
 def packed_datetime_text(packed: int, kind: str) -> str:
-    """A temporal value inside JSON: MySQL's 64-bit packed form, printed with six digits as the server does."""
+    """Format a temporal value inside JSON, MySQL's packed 64 bits, with six digits as the server does."""
     negative, magnitude = packed < 0, abs(packed)
     micros, clock = magnitude & 0xFFFFFF, magnitude >> 24
     if kind == "time":

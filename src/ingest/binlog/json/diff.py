@@ -22,7 +22,7 @@ _STEP: Final = re.compile(r'\.([A-Za-z_$\u0080-\uffff][\w$\u0080-\uffff]*)|\.("(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonDiff:
-    """One change inside a document; `value` is unused by a removal."""
+    """One change inside a document at a JSON path. `value` is not used by a removal."""
 
     operation: DiffOperation
     path: str
@@ -31,13 +31,13 @@ class JsonDiff:
 
 @dataclass(frozen=True, slots=True)
 class JsonDiffs:
-    """All changes of one column by one row change, in order; empty if nothing changed."""
+    """All changes of one JSON column by one row change, in order; empty if the document did not change."""
 
     diffs: tuple[JsonDiff, ...]
 
 
 def read_diffs(data: bytes) -> JsonDiffs:
-    """Decode the diffs of one column. Raises ValueError for invalid bytes."""
+    """Decode the JSON diffs of one column. Raises ValueError for invalid bytes."""
     diffs: list[JsonDiff] = []
     at = 0
     while at < len(data):
@@ -55,7 +55,7 @@ def read_diffs(data: bytes) -> JsonDiffs:
 
 
 def path_steps(path: str) -> list[str | int]:
-    """Return the keys and indices of a JSON path such as `$.a."b c"[3]`."""
+    """Split a JSON path such as `$.a."b c"[3]` into keys and indices. Raises ValueError for another text."""
     if not path.startswith("$"):
         raise ValueError(f"not a JSON path: {path!r}")
     steps: list[str | int] = []
@@ -71,9 +71,9 @@ def path_steps(path: str) -> list[str | int]:
 
 
 def apply_diffs(document: Any, diffs: JsonDiffs) -> Any:
-    """Return the document after `diffs`, without changing the old one.
+    """Return a new document with the diffs applied to `document`.
 
-    LookupError: the old document is a different one.
+    Raises LookupError if a path does not exist in it, so that it is not the document before the change.
     """
     result = copy.deepcopy(None if document is JSON_NULL else document)
     for diff in diffs.diffs:
@@ -83,7 +83,7 @@ def apply_diffs(document: Any, diffs: JsonDiffs) -> Any:
             continue
         place: Any = result
         for step in steps[:-1]:
-            place = place[step]  # a wrong old document ends in LookupError or TypeError
+            place = place[step]  # an old document of another structure ends in LookupError or TypeError
         last = steps[-1]
         if isinstance(place, list) and isinstance(last, int):
             if diff.operation == "remove":

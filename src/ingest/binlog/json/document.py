@@ -1,8 +1,8 @@
 """Generate decoders for whole JSON documents: one function for each common shape of a column's documents.
 
-A function is compiled from a document: keys are constants, every container is one struct call, and guards compare keys,
-counts and types. A document that fails the guards goes to the next function, and finally to `jsonb`. A column has few
-functions, and none if its documents have nothing in common.
+A function is compiled from an example document. Keys are constants, every container is one struct call, and guards
+compare keys, counts and types. A document that fails the guards goes to the next function, and finally to `jsonb`. A
+column has only a few functions, and none if its documents have nothing in common.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ DocumentFunction = Callable[[bytes], Any]
 
 
 class _Unfit(Exception):
-    """The document is not worth a separate function."""
+    """Raised if a function for this document is not worth while."""
 
 
 class _Compiler:
-    """Generates the function for documents like one. `inline_arrays` False leaves arrays to the general reader."""
+    """Generates the function for documents like an example.
+
+    `inline_arrays` False leaves arrays to the general reader.
+    """
 
     def __init__(self, document: bytes, inline_arrays: bool) -> None:
         self._document, self._inline_arrays = document, inline_arrays
@@ -103,12 +106,13 @@ class _Compiler:
         return "{" + ",".join(f"{key!r}:{value}" for key, value in zip(keys, values, strict=True)) + "}"
 
     def _keys(self, at: int, count: int) -> tuple[list[str], bytes]:
-        """Return the keys and their text, which must follow the entries without gaps."""
+        """Return the keys, and their bytes, which must follow the entries without gaps."""
         data, keys = self._document, []
         begin = end = at + 4 + 7 * count
         for i in range(count):
             offset, size = U16(data, at + 4 + 4 * i)[0], U16(data, at + 6 + 4 * i)[0]
-            if at + offset != end or end + size > len(data):  # a slice would accept a damaged length
+            # check the length, because a slice would accept a damaged one
+            if at + offset != end or end + size > len(data):
                 raise _Unfit
             keys.append(data[end : end + size].decode())
             end += size
@@ -136,7 +140,7 @@ class _Compiler:
 
 
 def document_reader() -> DocumentFunction:
-    """Return a reader for one column: like `decode_json`, and faster the more similar the documents are."""
+    """Return a reader for one column: it returns what `decode_json` does, faster if documents are similar."""
     layouts, other = layout_reader()
 
     def read(document: bytes) -> Any:
@@ -148,7 +152,7 @@ def document_reader() -> DocumentFunction:
 
 
 def layout_reader() -> tuple[JsonLayouts, DocumentFunction]:
-    """Return the reader in two parts: the layouts to try first, and a reader for all documents, which trains them."""
+    """Return (layouts to try first, reader for all documents) for one column. The reader also trains the layouts."""
     layouts = JsonLayouts()
     functions: list[DocumentFunction] = []
     seen = misses = 0
@@ -180,7 +184,7 @@ def layout_reader() -> tuple[JsonLayouts, DocumentFunction]:
                 if value is not MISS:
                     return value
         except (StructError, IndexError, KeyError):
-            pass  # another shape; the general reader reports damaged documents
+            pass  # the document has another shape, or is damaged, which the general reader reports
         return slow(document)
 
     return layouts, read

@@ -1,8 +1,9 @@
-"""Encode Python values as MySQL's binary JSON, byte for byte like a server: the inverse of `jsonb`.
+"""Encode Python values as MySQL's binary JSON, byte for byte as a server does; inverse of `jsonb`.
 
-Accepts the decoder's values: `JSON_NULL` for a null document, `Decimal` for exact numbers. Times and other SQL values
-inside a document are text after decoding and are written as strings. Raises ValueError for values that JSON cannot
-represent (NaN, keys that are not text, more than 100 levels). Source: `sql-common/json_binary.cc` of MySQL.
+It accepts the values that the decoder returns: `JSON_NULL` for a null document, `Decimal` for exact numbers. Times and
+other SQL values inside a document are decoded to text, so they are encoded as strings. Raises ValueError for values
+that JSON cannot represent (NaN, keys that are not text, more than 100 levels). Source: `sql-common/json_binary.cc` of
+MySQL.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _INTEGERS: Final = (
 
 
 def encode_json(value: Any) -> bytes:
-    """Return the bytes of a JSON column."""
+    """Return the bytes of a JSON column for a value."""
     kind, data = _encode(None if value is JSON_NULL else value, 0)
     return bytes((kind,)) + data
 
 
 def _varying(size: int) -> bytes:
-    """A length in groups of seven bits, lowest first."""
+    """Encode a length in groups of seven bits, lowest first."""
     parts = bytearray()
     while size > 127:
         parts.append(size & 127 | 128)
@@ -44,7 +45,7 @@ def _varying(size: int) -> bytes:
 
 
 def _encode(value: Any, depth: int) -> tuple[int, bytes]:
-    """The type of a value and its bytes."""
+    """Return (JSON type, bytes) of a value."""
     if value is None or value is True or value is False:
         return 0x04, bytes((_LITERALS[value],))
     if isinstance(value, str):
@@ -101,9 +102,10 @@ def _container(value: dict[Any, Any] | list[Any] | tuple[Any, ...], depth: int) 
 
 
 def _laid_out(keys: list[bytes], items: list[tuple[int, bytes]], *, large: bool) -> bytes | None:
-    """Lay out counts, key entries, value entries, keys, and values too large for their entry.
+    """Return the bytes of a container: counts, key entries, value entries, keys, and values that do not fit their
+    entries.
 
-    None: offsets too large.
+    Returns None if an offset is too large for the small form.
     """
     limit, number, size = (0xFFFFFFFF, "<I", 4) if large else (0xFFFF, "<H", 2)
     behind = 2 * size + len(keys) * (size + 2) + len(items) * (1 + size)

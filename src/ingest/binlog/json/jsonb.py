@@ -1,8 +1,8 @@
-"""Decode MySQL's binary JSON: bytes of a JSON column → Python values, including every kind of value.
+"""Decode MySQL's binary JSON, the bytes of a JSON column, to Python values.
 
-A JSON null at the top is `JSON_NULL`, so it is never mistaken for SQL's NULL. Decimals become `Decimal`, temporal
-values the text that the server prints inside JSON, other opaque values the server's `base64:typeN:…` form. Hostile
-documents end in ValueError: depth, offsets and the number of values are bounded by the document's size. Source:
+A JSON null at the top is `JSON_NULL`, so that it is not confused with SQL's NULL. Decimals become `Decimal`. Temporal
+values become the text that the server prints inside JSON, other opaque values its `base64:typeN:…` form. Malicious
+documents end in ValueError: depth, offsets and number of values are bounded by the document's size. Source:
 `sql-common/json_binary.cc` of MySQL.
 """
 
@@ -42,7 +42,8 @@ JSON_NULL: Final = JsonNull.JSON_NULL
 
 
 def decode_json(document: bytes) -> Any:
-    """Decode a JSON column's bytes. An empty document, which the server stores for a missing default, is null."""
+    """Decode the bytes of a JSON column. An empty document, which the server stores for a missing default, is JSON
+    null."""
     if not document:
         return JSON_NULL
     value = _value(document, 1, document[0], MAX_DEPTH, [len(document)])
@@ -50,7 +51,7 @@ def decode_json(document: bytes) -> Any:
 
 
 def value_at(document: bytes, at: int, kind: int) -> Any:
-    """Decode one value inside a document, for readers that have located it themselves."""
+    """Decode one value of a type (`kind`) at an offset inside a document."""
     return _value(document, at, kind, MAX_DEPTH, [len(document)])
 
 
@@ -162,7 +163,8 @@ def _container(data: bytes, at: int, kind: int, depth: int, budget: list[int]) -
 
 
 def _item(data: bytes, at: int, kind: int, value: int, large: int, depth: int, budget: list[int]) -> Any:
-    """Decode a value entry: small values are in the entry itself, others at an offset from their container."""
+    """Decode a value entry. Small values are in the entry itself; others are at an offset from their container's
+    begin."""
     if kind == 0x05:
         value &= 0xFFFF
         return value - 0x10000 if value > 0x7FFF else value
@@ -179,7 +181,7 @@ def _item(data: bytes, at: int, kind: int, value: int, large: int, depth: int, b
 
 
 def opaque_value(kind: int, raw: bytes) -> Any:
-    """Decode a value of an SQL type inside a document: `kind` is the column type, `raw` its bytes."""
+    """Decode an SQL value inside a document: `kind` is its column type, `raw` its bytes."""
     if kind == 246 and len(raw) > 2:
         plan = decimal_plan(raw[0], raw[1])
         if len(raw) - 2 != plan.size:

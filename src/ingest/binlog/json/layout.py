@@ -1,9 +1,9 @@
-"""Read a column's JSON documents that differ only in their values: by one struct call and a few comparisons.
+"""Decode JSON documents of a column that differ only in their values, by one struct call and a few comparisons.
 
-Documents of the same shape and length have their values in the same places. The places of all values are taken from one
-document. Every other byte (keys, types, offsets, lengths of strings) must be the same in the next document, which then
-has the same structure by construction. Strings that were the same in all documents so far count as structure. A layout
-is on trial first: lengths whose documents have many layouts are left to the general reader.
+Documents of the same shape and length have their values at the same offsets. The offsets of all values are taken from
+one document. If every other byte (keys, types, offsets, lengths of strings) is the same in the next document, its
+structure is the same, too. Strings that were equal in all documents so far count as structure. A new layout is first on
+trial. Documents of a length with many layouts are left to the general reader.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ MAX_LAYOUTS: Final = 128
 _MAX_BYTES: Final = 2048
 _MAX_HOLES: Final = 120
 _MAX_DEPTH: Final = 12
-# Documents of a length before a layout is made, and documents that test it before it stays.
+# Number of documents of a length before a layout is created, and number of documents that test it.
 _WAIT: Final = 8
 _TRIAL: Final = 128
-# Misses after which a proven layout is replaced.
+# Number of misses after which a layout that has passed its trial is replaced.
 _RENEW: Final = 512
 _INLINE: Final = {0x04: ("B", 1), 0x05: ("h", 2), 0x06: ("H", 2)}
 _NUMBERS: Final = {0x07: ("i", 4), 0x08: ("I", 4), 0x09: ("q", 8), 0x0A: ("Q", 8), 0x0B: ("d", 8)}
-# (bytes with the document, its offset) → its value, or MISS for another layout.
+# Function from (bytes that contain a document, its offset) to the document's value, or MISS if the layout differs.
 LayoutFunction = Callable[[bytes, int], Any]
 
 
 class _Unfit(Exception):
-    """The document has no layout that others could share."""
+    """Raised for a document without a layout that others could share."""
 
 
 class _Layout:
-    """Finds the values of one document, and generates the function for similar ones.
+    """Finds the offsets of all values in one document, and generates the decoder for similar documents.
 
-    A string that is the same in all `alike`, documents of the same length, is also expected in the next one.
+    Strings that are equal in all `alike`, documents of the same length, are expected to be the same in the next one.
     """
 
     def __init__(self, document: bytes, alike: Sequence[bytes]) -> None:
@@ -83,7 +83,7 @@ class _Layout:
         return function
 
     def _fixed(self, at: int, size: int) -> None:
-        """Mark these bytes as part of the structure; no byte has two meanings."""
+        """Mark bytes as part of the structure. Raises _Unfit if one of them is already used otherwise."""
         if at < 0 or at + size > len(self._taken) or any(self._taken[at : at + size]):
             raise _Unfit
         self._taken[at : at + size] = b"\1" * size
@@ -143,7 +143,7 @@ class _Layout:
         return self._document[begin : begin + size].decode()
 
     def _length(self, at: int) -> tuple[int, int]:
-        """Return the length at `at`, and the offset of the data that it counts."""
+        """Return the string length at offset `at`, and the offset after the length."""
         size = shift = 0
         begin = at
         while True:
@@ -159,10 +159,10 @@ class _Layout:
 
 
 class JsonLayouts(dict[int, LayoutFunction]):
-    """Generated decoders of one JSON column, by the length of the document in bytes.
+    """Generated decoders for one JSON column, by the document's length in bytes.
 
-    Each decodes documents of one layout, and returns `MISS` for others of its length. Pass every document that no
-    decoder could read to `learn`: it generates a decoder once enough of them have the same length.
+    Each decodes documents of one layout, and returns `MISS` for others of its length. Pass documents that none could
+    decode to `learn`: it generates a decoder once enough of them have the same length.
     """
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class JsonLayouts(dict[int, LayoutFunction]):
         self._samples: dict[int, list[bytes]] = {}
 
     def learn(self, document: bytes) -> None:
-        """Register a document, and eventually generate a function for similar ones."""
+        """Note a document that no decoder could read, and generate a decoder once there are enough similar ones."""
         size = len(document)
         seen = self._seen.get(size, 0) + 1
         if seen > _RENEW or size > _MAX_BYTES or (seen == 1 and len(self._seen) >= 4 * MAX_LAYOUTS):
@@ -187,7 +187,7 @@ class JsonLayouts(dict[int, LayoutFunction]):
                 self._try(size, document, samples)
 
     def _try(self, size: int, document: bytes, alike: Sequence[bytes]) -> None:
-        """Put a layout on trial, with or without the strings that are `alike` as part of it."""
+        """Put a layout on trial. Strings that are equal in the documents `alike` are part of it."""
         self._seen[size] = _RENEW
         try:
             function = _Layout(document, alike).compile()

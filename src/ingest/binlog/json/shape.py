@@ -1,8 +1,8 @@
-"""Generate decoders for JSON objects and arrays that keep the same shape from row to row.
+"""Generate decoders for JSON objects and arrays that have the same shape in many rows.
 
-A shape is the keys of an object and the types of its values (or the types of an array's). A frequent shape is compiled
-into a function whose keys are constants and whose offsets come from one struct call. It replaces the loop of `jsonb`,
-with the same checks. Tables are bounded; other documents use the loop.
+A shape is the keys of an object and the types of its values, or the types of an array's values. A frequent shape is
+compiled into a function with the keys as constants and the offsets from one struct call. It does the same checks as the
+loop in `jsonb`, which decodes all other values. The number of shapes is bounded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SCALARS: Final[dict[int, str]] = {
 
 
 class Shapes:
-    """The compiled shapes. `value(data, at, type, depth, budget)` reads what a shape does not inline."""
+    """Cache of compiled shapes. `value(data, at, type, depth, budget)` decodes what a shape does not inline."""
 
     def __init__(self, value: Callable[..., Any], literals: dict[int, bool | None]) -> None:
         self._env: dict[str, Any] = {
@@ -49,7 +49,7 @@ class Shapes:
         self._arrays: dict[bytes, ShapeFunction | int] = {}
 
     def object(self, data: bytes, at: int, count: int) -> ShapeFunction | None:
-        """Return the decoder of the small object at `at`, or None if its shape is not compiled (yet)."""
+        """Return the decoder of the small object at offset `at`; None if its shape is not compiled (yet)."""
         entries_end = at + 4 + 4 * count
         keys_begin = entries_end + 3 * count
         last = entries_end - 4
@@ -66,7 +66,7 @@ class Shapes:
         return None
 
     def array(self, data: bytes, at: int, count: int) -> ShapeFunction | None:
-        """Return the decoder of the small array at `at`, or None."""
+        """Return the decoder of the small array at offset `at`; None if its shape is not compiled (yet)."""
         types = data[at + 4 : at + 4 + 3 * count : 3]
         found = self._arrays.get(types)
         if found.__class__ is not int and found is not None:
@@ -79,7 +79,7 @@ class Shapes:
     @staticmethod
     def _due(table: dict[Any, ShapeFunction | int], shape: Any, seen: Any) -> bool:
         if seen is None and len(table) >= MAX_SHAPES:
-            # Shapes that never repeat must not keep frequent ones out.
+            # The table is full: clear it, so that shapes that never repeat do not keep frequent ones out.
             for rare in [key for key, value in table.items() if value.__class__ is int]:
                 del table[rare]
             if len(table) >= MAX_SHAPES:
@@ -89,7 +89,8 @@ class Shapes:
 
     @staticmethod
     def _keys(shape: tuple[bytes, bytes, bytes], count: int) -> list[str] | None:
-        """Return the keys if they follow one another without gaps, as the server writes them."""
+        """Return the keys of a shape; None if they do not follow one another without gaps, as the server writes
+        them."""
         entries, types, text = shape
         keys: list[str] = []
         expected = 4 + 7 * count

@@ -1,1 +1,1 @@
-"""Decode packets into events, rows and batches, and output them in several forms."""
+"""Decode packets of a binlog into events, row batches, and JSON lines."""

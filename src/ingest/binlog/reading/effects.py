@@ -1,7 +1,7 @@
-"""Determine a statement's effects on whole tables: drop, truncate, rename, and whether it changes rows itself.
+"""Determine the effects of a statement on whole tables (drop, truncate, rename), and whether it changes rows itself.
 
-It covers only what a reader of row changes needs; columns belong to the schema history. The statement is tokenised
-(comments, quotes, executable comments), never matched as text.
+This is what a reader of row changes needs; the schema history tracks columns. A statement is split into tokens
+(comments, quotes, executable comments), because matching its text would be unsafe.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EffectKind = Literal["create", "drop", "truncate", "rename", "drop_database", "p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableEffect:
-    """One effect on a table. `to` is the new (database, table) of a rename."""
+    """One effect of a statement on a table. `to` is the new (database, table) of a rename."""
 
     kind: EffectKind
     database: str
@@ -49,7 +49,7 @@ def _tokens(statement: str) -> Iterator[tuple[str, bool]]:
 
 
 class StatementTokens:
-    """A cursor over a statement's tokens, at most `limit` of them."""
+    """Cursor over the first `limit` tokens of a statement."""
 
     def __init__(self, statement: str, database: str, limit: int = MOST_TOKENS) -> None:
         self.database = database
@@ -76,7 +76,7 @@ class StatementTokens:
         return True
 
     def table(self) -> tuple[str, str]:
-        """Consume a table's name, and return its database and table."""
+        """Consume a table's name, and return (database, table)."""
         first = self._name()
         if self.take("."):
             return first, self._name()
@@ -90,11 +90,11 @@ class StatementTokens:
         return text
 
     def rest(self) -> list[str]:
-        """Return the following words, in upper case."""
+        """Return the remaining words in upper case."""
         return [text.upper() for text, quoted in self._tokens[self._at :] if not quoted]
 
     def seek(self, *words: str) -> bool:
-        """Move past the words, wherever they are outside parentheses."""
+        """Move past these words, wherever they follow outside parentheses. Returns whether they were found."""
         depth = 0
         while self._at < len(self._tokens):
             if self.peek() == "(":
@@ -107,7 +107,7 @@ class StatementTokens:
         return False
 
     def until(self, word: str) -> list[tuple[str, bool]]:
-        """Return the tokens up to a word outside parentheses, or all of them: (text, quoted)."""
+        """Return the tokens (text, quoted) up to a word outside parentheses; all of them if it does not follow."""
         depth, found = 0, []
         for text, quoted in self._tokens[self._at :]:
             if not quoted:
@@ -122,12 +122,12 @@ class StatementTokens:
         return self._at
 
     def reset(self, mark: int) -> None:
-        """Return to a position."""
+        """Return to a position from `mark`."""
         self._at = mark
 
 
 def changes_rows(statement: str) -> bool:
-    """Return whether the statement changes rows itself: binlog_format was not ROW when it was logged."""
+    """Return whether a statement changes rows itself. Such a statement is logged only if binlog_format is not ROW."""
     if len(statement) > 100_000:
         statement = statement[:100_000]
     parsed = StatementTokens(statement, "", 64)
@@ -142,7 +142,7 @@ def changes_rows(statement: str) -> bool:
 
 
 def effects(database: str, statement: str) -> list[TableEffect]:
-    """Return the effects of one statement, in order. Its default database is `database`."""
+    """Return the effects of one statement in order. `database` is the default database."""
     s = StatementTokens(statement, database)
     # MariaDB: SET STATEMENT var=… FOR statement
     if s.take("SET", "STATEMENT") and not s.seek("FOR"):
@@ -157,7 +157,7 @@ def effects(database: str, statement: str) -> list[TableEffect]:
         name = s.table()
         return [TableEffect(kind="truncate", database=name[0], table=name[1])]
     if s.take("DELETE", "FROM"):
-        # After a restart, the server empties MEMORY tables by its own statement, without a condition.
+        # After a restart, the server itself logs a DELETE without a condition for each MEMORY table.
         name = s.table()
         return [] if s.peek() else [TableEffect(kind="truncate", database=name[0], table=name[1])]
     if s.take("RENAME"):

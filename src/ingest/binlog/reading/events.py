@@ -1,7 +1,8 @@
-"""Typed events of a binlog: one frozen dataclass per event type, named as in MySQL's replication listener library.
+"""Typed events of a binlog: one frozen dataclass per event type, with the names of MySQL's replication listener
+library.
 
-`RawEvent` is a transport's event: header and body, not decoded. `parse.parse_event` decodes it to a typed event on
-demand. Every event knows its place.
+`RawEvent` is an event as a transport delivers it, not decoded. `parse.parse_event` decodes it on demand. Every event
+knows its place in the log.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class RawEvent(NamedTuple):
-    """One event as received: `data` is header and body without checksum. `next_position` is unwrapped to 64 bits.
+    """One event as received. `data` is header and body without checksum; `next_position` has all 64 bits.
 
-    `file` and `offset` are the place of the event's first byte; an event inside a compressed transaction has its
-    payload's place.
+    `file` and `offset` are where the event begins. An event inside a compressed transaction has the place of the
+    compressed event.
     """
 
     code: int
@@ -38,7 +39,7 @@ class RawEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHeader:
-    """The header: the nineteen bytes before every event. `marker` is the byte before them on the wire (always 0)."""
+    """Header of an event: its first 19 bytes. `marker` is the byte before them in the server's protocol (always 0)."""
 
     timestamp: int
     type_code: int
@@ -50,13 +51,13 @@ class EventHeader:
 
     @property
     def artificial(self) -> bool:
-        """Return whether the server generated the event for this connection; no file contains it."""
+        """Return whether the server created the event for this connection, so that no file contains it."""
         return bool(self.flags & FLAG_ARTIFICIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Base of all events: the header, and `file` and `offset` of the first byte."""
+    """Base class of all events. `file` and `offset` are where the event begins."""
 
     header: EventHeader
     file: str = ""
@@ -69,7 +70,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatDescription(Event):
-    """First event of every file. `created` is the binlog's creation time, 0 if the server did not restart."""
+    """First event of every file. `created` is the time of the server's start, or 0 if the file does not begin with a
+    start."""
 
     binlog_version: int
     server_version: str
@@ -81,7 +83,7 @@ class FormatDescription(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotate(Event):
-    """The stream continues in another file."""
+    """The log continues in another file."""
 
     next_file: str
     position: int
@@ -89,14 +91,15 @@ class Rotate(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(Event):
-    """The server was shut down normally."""
+    """The server has shut down normally."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Event):
     """A statement.
 
-    `BEGIN` and `COMMIT` frame transactions of engines without XIDs. Undecodable bytes in `text` are replaced.
+    `BEGIN` and `COMMIT` enclose transactions of engines without XIDs. Bytes in `text` that cannot be decoded are
+    replaced.
     """
 
     thread_id: int
@@ -109,7 +112,7 @@ class Query(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntVar(Event):
-    """LAST_INSERT_ID (1) or INSERT_ID (2) of the next statement."""
+    """Value of LAST_INSERT_ID (kind 1) or INSERT_ID (kind 2) for the next statement."""
 
     kind: int
     value: int
@@ -117,7 +120,7 @@ class IntVar(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rand(Event):
-    """The seeds of RAND() for the next statement."""
+    """Seeds of RAND() for the next statement."""
 
     seed1: int
     seed2: int
@@ -125,7 +128,7 @@ class Rand(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserVar(Event):
-    """A user variable of the next statement; `value` None is NULL."""
+    """Value of a user variable for the next statement; None is NULL."""
 
     variable: str
     type: int
@@ -135,14 +138,14 @@ class UserVar(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid(Event):
-    """A transaction was committed."""
+    """Commit of a transaction."""
 
     xid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XaPrepare(Event):
-    """An XA transaction was prepared (or committed at once in one phase); its rows precede this event."""
+    """Prepare of an XA transaction, or its commit in one phase. Its rows precede this event."""
 
     one_phase: bool
     format_id: int
@@ -152,7 +155,8 @@ class XaPrepare(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gtid(Event):
-    """A transaction begins. Anonymous: `number` 0 and an empty `source`. Times are microseconds, 0 unknown."""
+    """Begin of a MySQL transaction. An anonymous one has `number` 0 and no `source`. Times are µs since 1970, 0 if
+    unknown."""
 
     source: str
     tag: str
@@ -166,20 +170,20 @@ class Gtid(Event):
 
     @property
     def gtid(self) -> str:
-        """`uuid:number` or `uuid:tag:number`; empty for an anonymous transaction."""
+        """Return `uuid:number` or `uuid:tag:number`; empty for an anonymous transaction."""
         return ":".join(filter(None, (self.source, self.tag, str(self.number)))) if self.source else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousGtids(Event):
-    """All transactions of the files before this one."""
+    """GTIDs of all transactions in the files before this one."""
 
     gtids: GtidSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MariaGtid(Event):
-    """A MariaDB transaction begins. A standalone one consists of the next query only, without an end event."""
+    """Begin of a MariaDB transaction. A `standalone` one is only the next query, without an event for its end."""
 
     domain: int
     number: int
@@ -188,7 +192,7 @@ class MariaGtid(Event):
 
     @property
     def gtid(self) -> str:
-        """`domain-server-number`."""
+        """Return `domain-server-number`."""
         return f"{self.domain}-{self.header.server_id}-{self.number}"
 
     @property
@@ -198,21 +202,21 @@ class MariaGtid(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MariaGtidList(Event):
-    """The last (domain, server, number) of each pair in the files before this one."""
+    """Last GTID of each (domain, server) in the files before this one."""
 
     gtids: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMapped(Event):
-    """A table id refers to this table until the id is mapped again."""
+    """Table map: rows events with this table id belong to this table."""
 
     table: TableMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows(Event):
-    """Changed rows of one table, decoded when `rows()` is called; `data` is the logged event."""
+    """Changed rows of one table. `data` are the event's bytes, which `rows()` decodes."""
 
     operation: Literal["insert", "update", "delete"]
     flags: int
@@ -240,14 +244,14 @@ class Rows(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsQuery(Event):
-    """The statement that caused the next rows (MySQL's rows query, MariaDB's annotation)."""
+    """Statement that caused the next rows (MySQL's rows query event, MariaDB's annotate event)."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionPayload(Event):
-    """A compressed transaction; its inner events follow it in the stream."""
+    """A compressed transaction. The events inside it follow in the stream."""
 
     compression: int
     size: int
@@ -255,7 +259,7 @@ class TransactionPayload(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident(Event):
-    """The server (or this library's reader, `origin`) reports that events were lost or that an error occurred."""
+    """Report of the server, or of this library's reader (`origin`), that events were lost or an error occurred."""
 
     kind: int
     message: str
@@ -265,7 +269,7 @@ class Incident(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Event):
-    """The server is alive and has sent everything up to `position` of `log_file`."""
+    """Sign of life: the server has sent everything before `position` in `log_file`."""
 
     log_file: str
     position: int
@@ -273,14 +277,14 @@ class Heartbeat(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MariaCheckpoint(Event):
-    """The oldest file that MariaDB needs for crash recovery."""
+    """Name of the oldest file that MariaDB needs for crash recovery."""
 
     log_file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartEncryption(Event):
-    """The rest of the file is encrypted by MariaDB; only a connection to the server can read it."""
+    """From here on, MariaDB has encrypted the file. Only a connection to the server can read it."""
 
     scheme: int
     key_version: int
@@ -288,14 +292,14 @@ class StartEncryption(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(Event):
-    """An event without rows that this library does not decode; its bytes are kept."""
+    """An event without rows that this library does not decode. `body` are its bytes."""
 
     body: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(Event):
-    """A whole transaction, built by the default content handler: its identity and its events in order."""
+    """A whole transaction from the default content handler: GTID, and events in order."""
 
     gtid: str
     events: tuple[Event, ...]

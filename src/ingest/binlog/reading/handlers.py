@@ -1,7 +1,8 @@
-"""Content handlers: a chain that every event passes through. Handlers may change, consume or inject events.
+"""Content handlers: each event passes through a chain of handlers, which may change, consume or inject events.
 
-A handler receives an event and returns the same one, a new one, or None if it consumed it. Handlers may be added and
-removed at run time, even by handlers. Injected events pass through the whole chain before a new event is read.
+A handler receives an event and returns it, returns another one, or returns None if it consumes the event. Handlers may
+be added and removed at run time, even by handlers. Injected events pass through the whole chain before the next event
+is read.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ MAX_TRANSACTION_EVENTS: Final = 10_000
 
 
 class ContentHandler:
-    """Routes each event to the method of its kind. By default, every method returns the event unchanged.
+    """Base class of handlers: one method per kind of event. By default, each returns its event unchanged.
 
-    Override the methods that you need. `process` receives events without their own method, including unknown ones.
-    `injection` is set while the handler is in a pipeline: append events there to have them processed next.
+    Override the methods that you need. `process` receives all other events, also unknown ones. While the handler is in
+    a chain, events that it appends to `injection` are processed next.
     """
 
     injection: deque[e.Event]
 
     def process_event(self, event: e.Event) -> e.Event | None:
-        """Dispatch an event by its class."""
+        """Pass an event to the method for its class."""
         match event:
             case e.Query():
                 return self.process_query(event)
@@ -86,7 +87,7 @@ class ContentHandler:
 
 
 class HandlerChain:
-    """The handlers in order, with the injection queue. Changes of the list take effect with the next event."""
+    """The handlers in order, and the queue of injected events. Changes take effect with the next event."""
 
     def __init__(self) -> None:
         self._handlers: list[ContentHandler] = []
@@ -123,10 +124,10 @@ class HandlerChain:
 
 
 class TransactionAggregator(ContentHandler):
-    """The default handler: consumes the events of a transaction and returns one `Transaction` at its end.
+    """The default handler: it consumes the events of a transaction, and returns one `Transaction` at its end.
 
-    `tables` of a transaction are its table maps by id. A transaction of more than `limit` events is split into parts,
-    of which only the last is `complete`: memory stays bounded. Events between transactions pass unchanged.
+    `Transaction.tables` are the table maps by id. A transaction of more than `limit` events is returned in parts, of
+    which only the last is `complete`, so that memory stays bounded. Events between transactions pass unchanged.
     """
 
     def __init__(self, limit: int = MAX_TRANSACTION_EVENTS) -> None:

@@ -1,10 +1,11 @@
-"""Changes as JSON lines: one object per row change, and the statements that drop, empty or rename tables.
+"""Write changes as JSON lines: one object per row change, or per statement that drops, truncates or renames tables.
 
     {"op":"insert|update|delete","db":…,"table":…,"before":{column:value},"after":{column:value}}
     {"op":"truncate|drop","db":…,"table":…}    {"op":"rename","db":…,"table":…,"to_db":…,"to_table":…}
 
-Bytes are {"b64": …}, times and decimals text, a JSON object or array is itself and any other JSON document is its text
-(so that a JSON null differs from NULL), a partial update {"$json_diff": […]} unless the earlier document is known.
+Bytes are {"b64": …}; times and decimals are texts. A JSON object or array is written as it is, and any other JSON
+document as its text, so that a JSON null differs from NULL. A partial update is {"$json_diff": […]}, unless the earlier
+document is known.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def _dump(value: dict[str, Any]) -> bytes:
 
 
 class JsonLines:
-    """Turns changes into lines. Tracks the tables seen so far, because DROP DATABASE does not list them.
+    """Converts changes into JSON lines. It remembers the tables so far, because DROP DATABASE does not list them.
 
-    `warnings` collects changes that a line cannot represent: row changes by partition DDL.
+    `warnings` collects changes that have no line: those of rows by partition DDL.
     """
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ class JsonLines:
         self.warnings: list[str] = []
 
     def lines(self, change: Change) -> Iterator[bytes]:
-        """Return the lines of one change, without line ends; none for a transaction's end."""
+        """Yield the lines of one change, without line ends; none for the end of a transaction."""
         if isinstance(change, RowBatch):
             yield from self._rows(change)
         elif isinstance(change, Statement):
@@ -126,7 +127,8 @@ class JsonLines:
 
 
 def _settle(before: dict[str, Any], after: dict[str, Any], columns: tuple[str, ...]) -> None:
-    """Make JSON values unambiguous, and apply partial updates if the row's earlier document is available."""
+    """Convert JSON values so that JSON null differs from NULL, and apply partial updates if the earlier document is
+    known."""
     for name in columns:
         new = after.get(name, ABSENT)
         old = before.get(name, ABSENT)

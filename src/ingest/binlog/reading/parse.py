@@ -1,6 +1,6 @@
-"""Decode event bodies to typed events: one small function per event type, in one table.
+"""Decode event bodies to typed events, with one small function per event type.
 
-Called lazily, for the events that a consumer reads. Raises ValueError, IndexError or struct.error for invalid bodies;
+It is called only for events that a consumer reads. Raises ValueError, IndexError or struct.error for invalid bodies;
 `stream` turns these into CorruptBinlog with the event's place.
 """
 
@@ -30,8 +30,8 @@ from ingest.binlog.reading import events as e
 
 HEADER: Final = Struct("<IBIIIH")
 _QUERY: Final = Struct("<IIBHH")
-# Size of a GTID event with a commit time, and the bits of its microseconds. The bit above them is set if the original
-# commit time follows.
+# Size of a GTID event with a commit time, and the bits of that time in microseconds. The next higher bit is set if the
+# riginal commit time follows.
 DATED_GTID: Final = 68
 COMMIT_MICROS: Final = (1 << 55) - 1
 T = EventType
@@ -39,7 +39,7 @@ Facts = dict[str, Any]
 
 
 def parse_header(data: bytes, next_position: int | None = None) -> e.EventHeader:
-    """Decode the header. `next_position` replaces its 32 bits if the real one is known."""
+    """Decode an event's header. `next_position`, if given, replaces the header's 32 bits."""
     timestamp, code, server, length, position, flags = HEADER.unpack_from(data)
     return e.EventHeader(
         timestamp=timestamp,
@@ -52,9 +52,9 @@ def parse_header(data: bytes, next_position: int | None = None) -> e.EventHeader
 
 
 def commit_micros(raw: e.RawEvent) -> int:
-    """Return the commit time at the sending server, in µs since 1970, from the event that begins the transaction.
+    """Return the commit time (µs since 1970) at the server that sent the log, from the transaction's first event.
 
-    Whole seconds if the event has no finer time.
+    It is in whole seconds if the event contains no finer time.
     """
     data = raw.data
     stated = 0
@@ -67,7 +67,7 @@ def commit_micros(raw: e.RawEvent) -> int:
 
 
 def format_description(body: bytes, checksum: int) -> Facts:
-    """Decode the format description. The caller passes `checksum`, which it needed to find the body's end."""
+    """Decode the format description. `checksum` is the algorithm that the caller has found at the end of the event."""
     return {
         "binlog_version": U16(body, 0)[0],
         "server_version": body[2:52].split(b"\0", 1)[0].decode("latin-1"),
@@ -83,7 +83,7 @@ def _rotate(body: bytes) -> Facts:
 
 
 def _client_charset(status: bytes) -> str:
-    """Return a statement's character set: status variable 4. Unknown variables end the search, as in servers."""
+    """Return a statement's character set (status variable 4). An unknown variable ends the search, as in servers."""
     sizes = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 14: 8, 128: 3, 129: 8}
     at = 0
     while at < len(status):
@@ -106,7 +106,7 @@ def _client_charset(status: bytes) -> str:
 
 
 def query_text(body: bytes, compressed: bool = False) -> tuple[str, str]:
-    """Return only the database and the statement of a query event, quickly."""
+    """Return only database and statement of a Query event, quickly."""
     database, at, _ = _query_head(body)
     raw = inflate_query(body, at) if compressed else body[at:]
     if raw == b"BEGIN":
@@ -130,7 +130,7 @@ def _statement(raw: bytes, status: bytes) -> str:
     try:
         return text_decoder(charset if is_text(charset) else "utf8mb4")(raw)
     except UnicodeDecodeError:
-        # A statement may contain binary literals in any encoding: they stay readable, and nothing depends on them.
+        # A statement may contain binary literals in any encoding. These bytes are replaced; nothing depends on them.
         return raw.decode("utf-8", "backslashreplace")
 
 
@@ -169,7 +169,7 @@ def _xa_prepare(body: bytes) -> Facts:
 
 
 def gtid_identity(body: bytes) -> tuple[str, str, int]:
-    """Return (server uuid, tag, number) of a GTID event, quickly."""
+    """Return (server UUID, tag, number) of a GTID event, quickly."""
     raw = body[1:17].hex()
     return f"{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}", "", I64(body, 17)[0]
 
@@ -199,13 +199,13 @@ def _anonymous(body: bytes) -> Facts:
 
 
 def tagged_identity(body: bytes) -> tuple[str, str, int]:
-    """Return (server uuid, tag, number) of a tagged GTID event."""
+    """Return (server UUID, tag, number) of a tagged GTID event."""
     facts = _gtid_tagged(body)
     return facts["source"], facts["tag"], facts["number"]
 
 
 def _gtid_tagged(body: bytes) -> Facts:
-    """Decode MySQL's serialisation: version, size, last mandatory field, then (field id, value) in order."""
+    """Decode a tagged GTID event: version, size, last mandatory field, then (field id, value) in order."""
     at = 0
     for _ in range(3):
         _, at = variable_unsigned(body, at)
@@ -307,7 +307,7 @@ PARSERS: Final[dict[int, Parser]] = {
 
 
 def parse_event(raw: e.RawEvent) -> e.Event:
-    """Return the typed event of any type that needs no context; unknown types keep their bytes as `Unknown`."""
+    """Decode any event that needs no context. An unknown type becomes `Unknown`, with its bytes."""
     header = parse_header(raw.data, raw.next_position)
     body = raw.data[HEADER_SIZE:]
     parser = PARSERS.get(raw.code)

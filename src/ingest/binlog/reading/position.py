@@ -1,4 +1,4 @@
-"""Track a reader's position: always the next thing to read, advanced only at the ends of transactions."""
+"""Track the position of a reader: the next thing to read. It advances only at the end of a transaction."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ T = EventType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinlogPosition:
-    """A position to resume at without loss or repetition.
+    """Position at which to resume without loss or repetition.
 
-    `file` and `position` are a transaction's first byte; `batches` rows events of that transaction are already
-    processed. `gtids` are the processed transactions, None if the start did not define them (then only file and
-    position count).
+    `file` and `position` are where a transaction begins; `batches` is the number of its rows events that are already
+    processed. `gtids` are the processed transactions. If they are None, because the start was given without them, only
+    file and position count.
     """
 
     file: str = ""
@@ -40,7 +40,7 @@ class BinlogPosition:
 
 
 def parse_position(text: str) -> BinlogPosition:
-    """Parse user input: `binlog.000003:4711`, a bare position, or a GTID set. Raises ValueError for anything else."""
+    """Parse a position that a user enters: `binlog.000003:4711`, a bare number, or a GTID set. Raises ValueError."""
     if text.isdecimal():
         return BinlogPosition(position=int(text))
     name, colon, number = text.rpartition(":")
@@ -57,7 +57,8 @@ Identity = tuple[str, str, int] | tuple[int, int, int]
 
 
 def gtid_text(identity: Identity | None) -> str:
-    """Format `uuid:number`, `uuid:tag:number` or `domain-server-number`; empty for an anonymous transaction."""
+    """Return a transaction's GTID as text (`uuid:number`, `uuid:tag:number` or `domain-server-number`); empty if
+    anonymous."""
     if identity is None:
         return ""
     first, second, third = identity
@@ -67,7 +68,7 @@ def gtid_text(identity: Identity | None) -> str:
 
 
 class _Uuids(dict[bytes, str]):
-    """Text forms of the few server UUIDs in the log."""
+    """Cache: bytes of a server UUID → text."""
 
     def __missing__(self, raw: bytes) -> str:
         if len(self) > 1000:
@@ -80,12 +81,12 @@ UUIDS: Final = _Uuids()
 
 
 class PositionTracker:
-    """Follows raw events and maintains the checkpoint; one instance per connection or file set.
+    """Computes the checkpoint from the raw events of one connection, or of a set of files.
 
-    `observe` must receive every event of the stream in order. `batches` counts the rows events handed out,
-    `transactions` the ended ones. `framing` is True while the last event was a query that only begins a transaction.
-    `identity` is the open transaction's, `ended` the last ended one's: (server, tag, number), (domain, server, number),
-    or None.
+    `observe` must receive every event in order. `batches` is the number of rows events of the open transaction,
+    `transactions` that of ended transactions. `framing`: the last event was a query that only begins a transaction.
+    `identity` is that of the open transaction, `ended` that of the last ended one: (server, tag, number), (domain,
+    server, number), or None.
     """
 
     def __init__(self, start: BinlogPosition) -> None:
@@ -99,14 +100,14 @@ class PositionTracker:
         self._known = start.gtids
         self.identity: Identity | None = None
         self._framed = False
-        # Transactions that ended since `_known` was last updated: consecutive numbers of one source.
+        # Transactions that ended since the last update of `_known`: consecutive numbers of one server.
         self._run: tuple[str, str] | None = None
         self._first = self._next = 0
         self._domains: dict[int, tuple[int, int]] = {}
 
     @property
     def gtids(self) -> AnyGtidSet | None:
-        """Return all transactions that ended, or None if the start did not define them."""
+        """Return all transactions that have ended; None if the start was given without GTIDs."""
         if self._run is not None and isinstance(self._known, GtidSet):
             self._known = self._known.add(*self._run, self._first, self._next)
         self._run = None
@@ -121,11 +122,11 @@ class PositionTracker:
 
     @property
     def gtid(self) -> str:
-        """Return the identity of the transaction being read, empty if it has none."""
+        """Return the GTID of the open transaction; empty if it has none."""
         return gtid_text(self.identity)
 
     def observe(self, raw: RawEvent) -> None:
-        """Process one event. The checkpoint moves after it if no transaction is open then."""
+        """Process one event. If no transaction is open afterwards, the checkpoint moves after it."""
         code, data, file, _, next_position = raw
         if code in _INSIDE:
             if not self.in_transaction and next_position:
@@ -164,7 +165,7 @@ class PositionTracker:
             self.file, self.position = raw.file, raw.next_position
 
     def begin(self, identity: Identity | None) -> None:
-        """Mark a transaction as open."""
+        """Note that a transaction has begun."""
         self.in_transaction, self._framed, self.identity = True, False, identity
 
     def _query(self, raw: RawEvent) -> None:
@@ -187,12 +188,12 @@ class PositionTracker:
             self.end(raw)
 
     def end(self, raw: RawEvent) -> None:
-        """Move past a transaction, given its last event."""
+        """Move the checkpoint after a transaction, given its last event."""
         self._framed = False
         self.close(self.identity, raw.file if raw.next_position else self.file, raw.next_position or self.position)
 
     def close(self, identity: Identity | None, file: str, position: int) -> None:
-        """Move past the transaction with this identity, to a position."""
+        """Move the checkpoint to a position after the transaction with this identity."""
         if identity is not None and self._known is not None:
             first, second, number = identity
             if number == self._next and self._run is not None and self._run[0] == first and self._run[1] == second:
@@ -220,7 +221,7 @@ class PositionTracker:
             return
         found = MariaGtidSet()
         for domain, number, server in event.gtids:  # type: ignore[attr-defined]  # parses to MariaGtidList
-            found = found.add(domain, server, number)  # the last of a domain is its newest
+            found = found.add(domain, server, number)  # the last entry of a domain is the newest
         self._known = found
 
 
@@ -236,7 +237,7 @@ BETWEEN_TRANSACTIONS: Final = frozenset(
 
 
 def identity_of(raw: RawEvent) -> Identity | None:
-    """Return the identity in a GTID event, None for an anonymous one."""
+    """Return the transaction's identity in a GTID event; None for an anonymous one."""
     data = raw.data
     if raw.code == T.GTID:
         return UUIDS[data[20:36]], "", I64(data, 36)[0]

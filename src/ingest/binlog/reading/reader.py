@@ -1,7 +1,7 @@
-"""Read a binlog quickly: batches of rows, statements and transaction ends, with a checkpoint at every step.
+"""Read a binlog quickly: row batches, statements and transaction ends, with a checkpoint after each.
 
-`BinlogReader.changes` skips the typed events: it decodes only what a consumer of row changes needs. Everything before a
-checkpoint was handed out; resuming at it repeats nothing and loses nothing.
+`BinlogReader.changes` creates no typed events: it decodes only what a consumer of row changes needs. Resuming at a
+checkpoint neither repeats nor loses anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = EventType
 
 
 class Transport(Protocol):
-    """Source of packets. `packets` begins at the checkpoint, or a little before it at a file's start."""
+    """Source of packets, such as a file or a server."""
 
     @property
     def checksum(self) -> int:
@@ -39,20 +39,20 @@ class Transport(Protocol):
 
     @property
     def selects_gtids(self) -> bool:
-        """Return whether `packets` itself skips the transactions of the checkpoint's GTID set, as servers do."""
+        """Return whether `packets` itself skips transactions of the checkpoint's GTID set, as servers do."""
         ...
 
     @property
     def buffer(self) -> ReadBuffer | None:
-        """Return received data that was not handed out yet, between two packets; None if it is not accessible."""
+        """Return the received bytes that were not yielded yet, between two packets; None if there is no such buffer."""
         ...
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """Yield all packets from the checkpoint's transaction on."""
+        """Yield all packets from the checkpoint's transaction on. At a file's begin, earlier packets may come first."""
         ...
 
     def wait(self, attempt: int) -> None:
-        """Wait before `packets` is called for the `attempt`-th time after a loss."""
+        """Wait before `packets` is called for the `attempt`-th time after a lost connection."""
         ...
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Transport(Protocol):
 
 
 class Statement(NamedTuple):
-    """A statement that is not transaction control: DDL, account management and the like."""
+    """A statement other than BEGIN, COMMIT and the like: for example DDL or GRANT."""
 
     database: str
     text: str
@@ -74,7 +74,8 @@ _QUERIES: Final = frozenset({int(T.QUERY), int(T.MARIA_QUERY_COMPRESSED)})
 
 
 class BinlogReader:
-    """Reads one transport from a checkpoint. Not thread-safe. `checkpoint` may be read between any two changes."""
+    """Reader of one transport from a checkpoint on. Not thread-safe. `checkpoint` may be read between any two
+    changes."""
 
     def __init__(
         self, transport: Transport, start: BinlogPosition | None = None, options: StreamOptions | None = None
@@ -86,14 +87,14 @@ class BinlogReader:
 
     @property
     def checkpoint(self) -> BinlogPosition:
-        """Return where to resume after everything that was handed out so far."""
+        """Return the position at which to resume after everything that was yielded so far."""
         return self.stream.progress.checkpoint
 
     def raw_events(self) -> Iterator[RawEvent]:
-        """Yield every event, including those inside compressed transactions. The position follows each yielded event.
+        """Yield every event, also those inside compressed transactions, and advance the position after each.
 
-        A lost connection is resumed at the checkpoint, and no event of the open transaction is handed out twice.
-        ConnectionLost is raised only if the transport does not reconnect.
+        A lost connection is resumed at the checkpoint, and events of the open transaction are not repeated. Raises
+        ConnectionLost only if the transport does not reconnect.
         """
         progress = self.stream.progress
         attempt = 0
@@ -126,7 +127,7 @@ class BinlogReader:
                         pass  # a new connection begins with its own events, before the transaction is repeated
                     elif repeated:
                         repeated -= 1
-                        if raw[0] == 19:  # its decoder was dropped with the old connection
+                        if raw[0] == 19:  # the decoder was dropped with the old connection
                             stream.map_table(raw)
                         continue
                     else:
@@ -142,8 +143,7 @@ class BinlogReader:
                 stream.checksum = transport.checksum
 
     def whole_buffer(self) -> ReadBuffer | None:
-        """Return the buffer of received transactions between transactions; None if each event must be read
-        individually.
+        """Return the buffer of received bytes while no transaction is open; None if events must be read one by one.
 
         A caller that takes transactions out must call `took_whole` before it requests the next raw event.
         """
@@ -151,17 +151,18 @@ class BinlogReader:
         return self._transport.buffer if selected else None
 
     def took_whole(self) -> None:
-        """Confirm that transactions were taken out of the buffer."""
+        """Note that transactions were taken out of the buffer."""
         self._ended = self.stream.progress.transactions
 
     def _unfolded(self, raw: RawEvent) -> Iterator[RawEvent]:
-        """Yield the events of a compressed transaction. It is one packet, so no connection can be lost within it."""
+        """Yield the events of a compressed transaction. It is one packet, so the connection cannot be lost within
+        it."""
         for inner in self.stream.unfold(raw):
             self.stream.observe(inner)
             yield inner
 
     def _is_done(self, raw: RawEvent, done: AnyGtidSet) -> bool:
-        """Return whether the event's transaction is in the start's GTID set; for files, which contain all of them."""
+        """Return whether a transaction is in the GTID set of the start. (Only files contain such transactions.)"""
         if raw.code in GTID_EVENTS:
             identity = identity_of(raw)
             self._skipping = identity is not None and done.holds(identity)
@@ -235,5 +236,5 @@ class BinlogReader:
         return Statement(database, text, raw)
 
     def close(self) -> None:
-        """Stop reading. The checkpoint stays."""
+        """Stop reading. The checkpoint is kept."""
         self._transport.close()

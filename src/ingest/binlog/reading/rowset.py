@@ -1,8 +1,8 @@
-"""Typed rows and values: one interface over a binlog's rows and a client's result set.
+"""Typed rows and values: one interface to the rows of a binlog and to result sets of queries.
 
 `RowEventSet` iterates over the rows of a rows event; for an update, before and after images alternate. `ResultSet`
-iterates over the rows of a query. Both return `TypedRow`s of `TypedValue`s, and `Converter` converts a value to the
-requested type.
+iterates over the rows of a query. Both yield `TypedRow`s of `TypedValue`s. `Converter` converts a value to another
+Python type.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ingest.binlog.rows.convert import json_dumps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedValue:
-    """A value with its type and metadata; equal if type, metadata and value are equal.
+    """A value with its column type and metadata. `raw` is the decoder's value.
 
-    `raw` is the decoder's value; `metadata` is the column's in the TABLE_MAP (length, precision and scale).
+    `metadata` is that of the column in the TABLE_MAP (length, precision and scale). Values are equal if all three are.
     """
 
     type: ColumnType
@@ -38,12 +38,12 @@ class TypedValue:
 
     @property
     def is_null(self) -> bool:
-        """Return whether the value is SQL's NULL; a JSON null is not."""
+        """Return whether the value is SQL's NULL; False for a JSON null."""
         return self.raw is None
 
     @property
     def is_absent(self) -> bool:
-        """Return whether the row image lacks the column, so that its value is unknown."""
+        """Return whether the row image does not contain the column, so that its value is unknown."""
         return self.raw is ABSENT
 
     def as_integer(self) -> int:
@@ -53,13 +53,14 @@ class TypedValue:
         raise UndecodableValue(f"{self.type.name} is not an integer", "use the Converter")
 
     def as_float(self) -> float:
-        """Return the value of a FLOAT or DOUBLE column."""
+        """Return the value of a FLOAT or DOUBLE column. Raises UndecodableValue for anything else."""
         if isinstance(self.raw, float):
             return self.raw
         raise UndecodableValue(f"{self.type.name} is not a floating-point number", "use the Converter")
 
     def as_bytes(self) -> bytes:
-        """Return the bytes of a binary column, or of a text as UTF-8."""
+        """Return the bytes of a binary column, or those of a text in UTF-8. Raises UndecodableValue for anything
+        else."""
         if isinstance(self.raw, bytes):
             return self.raw
         if isinstance(self.raw, str):
@@ -85,7 +86,7 @@ class TypedRow(Sequence[TypedValue]):
         return len(self._values)
 
     def named(self, name: str) -> TypedValue:
-        """Return the value of a column by name. Raises KeyError if there is none."""
+        """Return the value of a column by its name. Raises KeyError if there is no such column."""
         try:
             return self._values[self.names.index(name)]
         except ValueError:
@@ -99,7 +100,7 @@ def _metadata(column: LoggedColumn) -> int:
 
 
 class RowEventSet:
-    """The rows of one rows event (typed or a batch); for an update, the before image and then the after image."""
+    """The rows of one rows event. An update has the before image and then the after image of each row."""
 
     def __init__(self, event: Rows | RowBatch) -> None:
         self._event = event
@@ -118,7 +119,7 @@ class RowEventSet:
                 yield self._row(row)
 
     def pairs(self) -> Iterator[tuple[TypedRow | None, TypedRow | None]]:
-        """Yield (before, after) of every change; an insert has no before, a delete no after (None)."""
+        """Yield (before, after) of every change. `before` is None for an insert, `after` None for a delete."""
         images = iter(self)
         for image in images:
             if self.operation == "update":
@@ -137,12 +138,12 @@ class RowEventSet:
         )
 
 
-# Codes of the client protocol that have another name in a TABLE_MAP.
+# Column type codes of the client protocol that have another code in a TABLE_MAP.
 _CLIENT_TYPES: Final = {7: ColumnType.TIMESTAMP2, 12: ColumnType.DATETIME2, 11: ColumnType.TIME2}
 
 
 class ResultSet:
-    """Typed rows of a client's result: `description` and rows of any DB-API cursor for MySQL."""
+    """Typed rows of a query; takes `description` and rows of any DB-API cursor for MySQL."""
 
     def __init__(self, description: Iterable[Sequence[Any]], rows: Iterable[Sequence[Any]]) -> None:
         self._shape = [
@@ -161,13 +162,13 @@ class ResultSet:
 
 
 class Converter:
-    """Converts values: to text as the server prints it, integers, floating-point numbers, decimals, Python objects.
+    """Converts values to text as the server prints it, to numbers, or to Python objects.
 
-    NULL always becomes None. Raises UndecodableValue for a value without such a meaning; nothing is silently truncated.
+    NULL always becomes None. Raises UndecodableValue if the conversion is not exact or makes no sense.
     """
 
     def to_text(self, value: TypedValue) -> str | None:
-        """Return text as the server prints it."""
+        """Return a value as the text that the server prints."""
         raw = self._present(value)
         if raw is None or isinstance(raw, str):
             return None if raw is None else (json_dumps(raw) if value.type is ColumnType.JSON else raw)
@@ -185,7 +186,7 @@ class Converter:
         return str(raw)
 
     def to_integer(self, value: TypedValue) -> int | None:
-        """Return an integer; a decimal or floating-point number only if it is whole."""
+        """Return a value as an integer. A decimal or floating-point number must be whole."""
         raw = self._present(value)
         if raw is None:
             return None
@@ -200,7 +201,7 @@ class Converter:
         return int(number)
 
     def to_float(self, value: TypedValue) -> float | None:
-        """Return the nearest floating-point number."""
+        """Return a value as the nearest floating-point number."""
         raw = self._present(value)
         try:
             return None if raw is None else float(raw)
@@ -208,7 +209,7 @@ class Converter:
             raise UndecodableValue(f"{raw!r:.40} is not a number") from error
 
     def to_decimal(self, value: TypedValue) -> Decimal | None:
-        """Return the exact number."""
+        """Return a value as an exact decimal number."""
         raw = self._present(value)
         try:
             return None if raw is None else Decimal(raw if isinstance(raw, int | float | Decimal) else str(raw))
@@ -225,7 +226,7 @@ class Converter:
         return [number for (number,) in iter_unpack("<f", raw)]
 
     def to_json(self, value: TypedValue) -> Any:
-        """Return a JSON document as Python objects (None for NULL and for a JSON null)."""
+        """Return a JSON document as Python objects; None for NULL and for a JSON null."""
         raw = self._present(value)
         if raw is None or raw is JSON_NULL:
             return None

@@ -1,8 +1,8 @@
-"""Decode packets to events and rows: the state machine of one binlog stream, without any input or output.
+"""Decode packets of a binlog stream into events and rows. This module does no I/O.
 
 A transport delivers packets (header, body, checksum) with their place. `EventStream` verifies the checksum, unfolds
-compressed transactions, keeps the table maps by id and decodes rows events. It never skips events that may contain
-rows: an unknown event type stops the stream unless the server marked it as ignorable.
+compressed transactions, keeps table maps by id and decodes rows events. It never skips an event that may contain rows:
+an unknown event type stops the stream, unless the server has marked it as ignorable.
 """
 
 from __future__ import annotations
@@ -42,23 +42,22 @@ from ingest.binlog.rows.rows import TableDecoder
 T = EventType
 Operation = Literal["insert", "update", "delete"]
 CRC32: Final = 1
-# The CRC32 of any bytes followed by their own CRC32.
+# CRC32 of any bytes followed by their own CRC32.
 CRC_RESIDUE: Final = 0x2144DF1C
 _OPERATION: Final[dict[int, Operation]] = {
     code: "insert" if code in INSERTS else "delete" if code in DELETES else "update" for code in ROWS_EVENTS
 }
-# Bytes of fixed post-header: a TABLE_MAP of six has ids of four bytes (MySQL 5.1's early formats).
+# A TABLE_MAP with a post-header of six bytes has table ids of four bytes (early versions of MySQL 5.1).
 _OLD_TABLE_MAP: Final = 6
 
 
-# One event as received by a transport: data, file, offset, next position (0 if the transport cannot know it). A plain
-# tuple, because there are millions of them.
+# One event as a transport delivers it: data, file, offset, next position (0: not known). It is a plain tuple for speed.
 Packet = tuple[bytes, str, int, int]
 _new = tuple.__new__
 
 
 class RowBatch(NamedTuple):
-    """All rows of one rows event: rows, or (before, after) pairs for an update."""
+    """All rows of one rows event: rows (insert, delete), or (before, after) pairs (update)."""
 
     operation: Operation
     decoder: TableDecoder
@@ -67,20 +66,20 @@ class RowBatch(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A transaction's end: the reader's checkpoint is now after it."""
+    """End of a transaction. The reader's checkpoint is now after it."""
 
     identity: Identity | None
     raw: RawEvent
 
     @property
     def gtid(self) -> str:
-        """Return its GTID, empty for an anonymous transaction."""
+        """Return the GTID as text; empty for an anonymous transaction."""
         return gtid_text(self.identity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Options of a stream: `verify` checks checksums (if the file has them); `schema` adds what the binlog lacks.
+    """Options of a stream. `verify`: verify checksums, if there are any. `schema` supplies what the binlog lacks.
 
     `tables(database, table)` returns whether a table's rows are wanted. Rows of other tables are not decoded, and may
     have types that this library does not support.
@@ -93,7 +92,8 @@ class StreamOptions:
 
 
 class EventStream:
-    """Decodes a stream. State between events: writer's version, checksum algorithm, table maps, position."""
+    """Decoder of one stream. It keeps the writer's version, checksum algorithm, table maps and position between
+    events."""
 
     def __init__(
         self, start: BinlogPosition | None = None, options: StreamOptions | None = None, *, checksum: int = 0
@@ -106,14 +106,14 @@ class EventStream:
         self.id_size = 6
         self._decoders: dict[bytes, TableDecoder] = {}
         self._maps: dict[bytes, bytes] = {}
-        # The same decoders, by the whole body of each id's last TABLE_MAP.
+        # The same decoders, by the bytes of the last TABLE_MAP event of each table id.
         self.decoders_by_map: dict[bytes, TableDecoder] = {}
-        # A map is valid for its own transaction only: with an older one of the same id, a lost map would go unnoticed.
+        # A table map is valid only in its transaction. Otherwise an older map of the same id would hide a lost one.
         self._mapped_in: dict[bytes, int] = {}
         self.description: e.FormatDescription | None = None
 
     def receive(self, packet: Packet) -> RawEvent:
-        """Return the event of one packet, with its checksum verified and removed. CorruptBinlog has file and offset."""
+        """Verify and remove a packet's checksum, and return the event. Raises CorruptBinlog with file and offset."""
         data, file, offset, next_position = packet
         if len(data) < HEADER_SIZE:
             raise CorruptBinlog("an event is shorter than its header", where=f"{file}:{offset}")
@@ -127,7 +127,7 @@ class EventStream:
         return _new(RawEvent, (code, data, file, offset, next_position))
 
     def _describe(self, packet: Packet) -> bytes:
-        """Decode the writer's version and the checksum algorithm of the rest of the file."""
+        """Decode the format description: the writer's version, and the checksum algorithm for the rest of the file."""
         data, file, offset, next_position = packet
         where = f"{file}:{offset}"
         try:
@@ -170,7 +170,7 @@ class EventStream:
         return data
 
     def unfold(self, raw: RawEvent) -> Iterator[RawEvent]:
-        """Yield the events inside a compressed transaction; they share its place."""
+        """Yield the events inside a compressed transaction. All have the place of the compressed event."""
         try:
             payload = parse_payload(raw.data[HEADER_SIZE:])
             for data in payload_events(payload):
@@ -183,7 +183,7 @@ class EventStream:
             raise CorruptBinlog(f"a compressed transaction cannot be decoded: {error}", where=raw.where) from error
 
     def map_table(self, raw: RawEvent) -> TableDecoder:
-        """Register a TABLE_MAP. A new decoder is created only if the bytes differ from the id's previous ones."""
+        """Register a TABLE_MAP event. A new decoder is created only if the bytes differ from those of the last one."""
         body = raw.data[HEADER_SIZE:]
         key = body[: self.id_size]
         self._mapped_in[key] = self.progress.transactions
@@ -198,7 +198,7 @@ class EventStream:
             except (UnsupportedEvent, UndecodableValue) as error:
                 if wanted:
                     raise
-                # The table's rows are not wanted, so missing information about them is not an error.
+                # If the table's rows are not wanted, it does not matter that they cannot be decoded.
                 table = TableMap(table_id=int.from_bytes(key, "little"), database=database, table=name)
                 refusal = error.at(raw.where)
         except BinlogError as error:
@@ -211,7 +211,7 @@ class EventStream:
         return decoder
 
     def _table(self, body: bytes) -> TableMap:
-        """Return the table of a TABLE_MAP's body, with the schema's additions."""
+        """Return the table of a TABLE_MAP event's body, completed from the schema."""
         table = parse_table_map(body, self.server, self.id_size)
         if self.options.schema is not None:
             hints = self.options.schema.schema_at((table.database, table.table), self.progress.checkpoint)
@@ -220,7 +220,8 @@ class EventStream:
         return table
 
     def decoder_of(self, raw: RawEvent) -> TableDecoder:
-        """Return the decoder for a rows event's table id, which the same transaction must have mapped."""
+        """Return the decoder for the table id of a rows event. Raises MissingTableMap if the transaction did not map
+        it."""
         key = raw.data[HEADER_SIZE : HEADER_SIZE + self.id_size]
         decoder = self._decoders.get(key)
         if decoder is None or self._mapped_in[key] != self.progress.transactions:
@@ -260,7 +261,7 @@ class EventStream:
             )
 
     def typed(self, raw: RawEvent) -> e.Event:
-        """Return the typed event of a raw one. TABLE_MAP and rows events update and use the table maps."""
+        """Decode an event to its typed form. TABLE_MAP and rows events register and use table maps."""
         try:
             if raw.code == T.TABLE_MAP:
                 return e.TableMapped(
@@ -291,7 +292,7 @@ class EventStream:
         return parse_header(raw.data, raw.next_position)
 
     def observe(self, raw: RawEvent) -> None:
-        """Update the position after an event that was handed out."""
+        """Update the position after an event that was yielded."""
         try:
             self.progress.observe(raw)
         except (StructError, IndexError, ValueError, BinlogError) as error:
@@ -299,7 +300,7 @@ class EventStream:
 
     @staticmethod
     def broken(raw: RawEvent, error: Exception) -> BinlogError:
-        """Return the error for an event that cannot be decoded, with its place."""
+        """Return the error, with the event's place, for an event that cannot be decoded."""
         if isinstance(error, BinlogError):
             return error.at(raw.where)
         return CorruptBinlog(f"{event_name(raw.code)} cannot be decoded: {error}", where=raw.where)

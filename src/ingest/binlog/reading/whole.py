@@ -1,12 +1,12 @@
-"""Match whole one-row transactions in a transport's buffer: the fast path for OLTP binlogs.
+"""Decode whole transactions of one row event at once: the fast path for binlogs of OLTP workloads.
 
-Such transactions consist of the same five events (GTID, BEGIN, TABLE_MAP, ROWS, XID), of which only the rows differ in
-size. A template made from one of them unpacks the next in one call and checks its five checksums in two. A transaction
-that differs from the template, or cannot be decoded, stays in the buffer for the general path of `BinlogReader`, which
-returns the same result or an error: nothing is refused here.
+Such a transaction consists of five events (GTID, BEGIN, TABLE_MAP, ROWS, XID), of which usually only ROWS varies in
+size. A template made from one transaction unpacks the next in one call, and verifies its five checksums in two. A
+transaction that differs from the template, or cannot be decoded, stays in the buffer. `BinlogReader` then reads it
+event by event, with the same result or an error.
 
-The checksums: the CRC32 of bytes that end in their own CRC32 is a constant, and CRC32 is linear. So the CRC32 of
-several such events in a row, and of known bytes between them, depends only on their lengths.
+About the checksums: the CRC32 of bytes that end in their own CRC32 is a constant, and CRC32 is linear. So the CRC32
+over several such events, and known bytes between them, depends only on their lengths.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from ingest.binlog.reading.stream import CRC32, CRC_RESIDUE, Committed, EventStr
 from ingest.binlog.rows.rows import TableDecoder
 
 T = EventType
-# Bytes before each packet of MySQL's protocol: length, sequence number and the 0 of "an event follows".
+# Number of bytes before each event in MySQL's protocol: length, sequence number, and 0 for "an event follows".
 PACKET_GAP: Final = 5
 _MAX_KEPT: Final = 256
 _ID_SIZE: Final = 6
 _XID_SIZE: Final = 31
-# Larger events are rare, and preparing their sums would take time and memory.
+# Larger events are rare, and computing checksums for their sizes would take time and memory.
 _LARGEST: Final = 1 << 16
 _SMALLEST: Final = (HEADER_SIZE + 25 + CHECKSUM_SIZE, HEADER_SIZE + 13 + CHECKSUM_SIZE, HEADER_SIZE + 8 + CHECKSUM_SIZE)
-# Of a query: thread id and seconds, which vary and are irrelevant to readers of rows.
+# Bytes of a Query event with thread id and seconds, which vary and do not matter here.
 _SKIPPED: Final = 8
 _GTIDS: Final = frozenset({int(T.GTID), int(T.ANONYMOUS_GTID)})
 _ROWS: Final[dict[int, Operation]] = {30: "insert", 31: "update", 32: "delete"}
 
 
 class WholeTransaction(NamedTuple):
-    """A transaction with one rows event, in one file: GTID, BEGIN, TABLE_MAP, rows, XID.
+    """A transaction with one rows event, within one file: GTID, BEGIN, TABLE_MAP, rows, XID.
 
-    `commit_us` and `server_id` are from its GTID; `rows` (None: not wanted) are those of the event `code`. `begin`,
-    `rows_at`, `xid_at` and `end` are offsets of the GTID, the rows, the XID, and the next event; `data` and `xid` are
-    the last two events' bytes.
+    `commit_us` and `server_id` are from the GTID event. `rows` are those of the rows event, of type `code`; None if the
+    table is not wanted. `begin`, `rows_at`, `xid_at` and `end` are the offsets of GTID, rows, XID and the next event.
+    `data` and `xid` are the bytes of the last two events.
     """
 
     identity: Identity | None
@@ -66,10 +66,10 @@ class WholeTransaction(NamedTuple):
 
 
 class ReadBuffer:
-    """Received data that a transport has not handed out: `block[at:]` begins with the packet of the next event.
+    """Bytes that a transport has received but not yielded: `block[at:]` begins with the packet of the next event.
 
-    `gap` bytes precede each event; `position` is the next event's offset in `file`. A caller that takes events out
-    between two packets advances `at` and `position`; the transport continues from there.
+    `gap` is the number of bytes before each event; `position` is the next event's offset in `file`. Between two
+    packets, a caller may take events out and advance `at` and `position`; the transport continues from there.
     """
 
     __slots__ = ("at", "block", "file", "gap", "position")
@@ -80,15 +80,15 @@ class ReadBuffer:
 
 
 def _crc_after(state: int, size: int) -> int:
-    """Return the CRC32 after `size` more bytes that end in their own CRC32."""
+    """Return the CRC32 after `size` more bytes that end in their own CRC32; `state` is the CRC32 before them."""
     zeros = bytes(size)
     return CRC_RESIDUE ^ crc32(zeros, state) ^ crc32(zeros)
 
 
 class _Sums(dict[bytes, int]):
-    """Sequence number of a transaction's first packet → CRC32 of valid events of these sizes with their gaps.
+    """Cache: sequence number of a transaction's first packet → CRC32 over valid events of these sizes and their gaps.
 
-    The events are the ones from the transaction's `first` on; `state` is the CRC32 of what is before them.
+    It covers the events from number `first` on; `state` is the CRC32 of the bytes before them.
     """
 
     def __init__(self, gap: int, sizes: tuple[int, ...], first: int = 0, state: int = 0) -> None:
@@ -107,7 +107,7 @@ class _Sums(dict[bytes, int]):
 
 
 class _Lengths(dict[int, bytes]):
-    """An event's size → the three bytes of its packet's length; empty if packets have no header."""
+    """Cache: size of an event → the three length bytes of its packet; empty if packets have no header."""
 
     def __init__(self, gap: int) -> None:
         super().__init__()
@@ -121,7 +121,8 @@ class _Lengths(dict[int, bytes]):
 
 
 class _Common:
-    """Values that depend only on the gap: packets' lengths, and how to read and check the XID after a rows event."""
+    """Values that depend only on the gap: lengths of packets, and how to decode and verify the XID after a rows
+    event."""
 
     def __init__(self, gap: int) -> None:
         self.lengths = _Lengths(gap)
@@ -131,10 +132,10 @@ class _Common:
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """The first three events of a transaction, by their sizes.
+    """Template for the first three events of a transaction, by their sizes.
 
-    `size` is the distance from the first packet to the rows event, `need` the bytes that `unpack` reads. A mark is the
-    type, server and length in an event's header; the fourth is the XID's.
+    `size` is the distance from the first packet to the rows event, `need` the number of bytes that `unpack` reads. A
+    mark is type, server and length in an event's header; the fourth mark is that of the XID event.
     """
 
     sizes: tuple[int, int, int]
@@ -148,9 +149,10 @@ class _Template:
 
 def _make_template(gap: int, sizes: tuple[int, int, int], marks: tuple[bytes, bytes, bytes]) -> _Template:
     gtid, query, table = sizes
-    # Per event: mark, next position, what is compared or kept of the body. The CRC32 verifies the gaps.
+    # Per event: mark, next position, and the parts of the body that are compared or used. The CRC32 also covers the
+    # gaps.
     between = f"{gap}x4x9sI2x"
-    # Of a GTID with a commit time: the code that indicates it, and eight bytes of which the last seven are the time.
+    # In a GTID event with a commit time: the code of that field, and eight bytes, of which the last seven are the time.
     rest = gtid - HEADER_SIZE - 25
     dated = f"B15xQ{rest - 24}x" if gtid - CHECKSUM_SIZE >= DATED_GTID else f"0s0s{rest}x"
     form = Struct(
@@ -169,7 +171,7 @@ def _make_template(gap: int, sizes: tuple[int, int, int], marks: tuple[bytes, by
 
 
 class WholeTransactions:
-    """Takes consecutive one-row transactions out of a buffer."""
+    """Takes consecutive transactions of one rows event out of a buffer."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
@@ -178,7 +180,7 @@ class WholeTransactions:
         self._common: dict[int, _Common] = {}
 
     def changes(self, buffer: ReadBuffer) -> Iterator[RowBatch | Committed]:
-        """Yield the rows and the end of each matching transaction. The stream's position follows them."""
+        """Yield the rows and the end of each such transaction, and advance the stream's position."""
         progress, file, new = self._stream.progress, buffer.file, tuple.__new__
         for found in self.transactions(buffer):
             identity, _, _, decoder, code, rows, _, rows_at, xid_at, end, data, xid = found
@@ -189,9 +191,9 @@ class WholeTransactions:
             yield new(Committed, (identity, new(RawEvent, (16, xid, file, xid_at, end))))
 
     def transactions(self, buffer: ReadBuffer) -> Iterator[WholeTransaction]:
-        """Yield each matching transaction as it is taken out of the buffer.
+        """Yield each such transaction and take it out of the buffer.
 
-        The caller updates the stream's position, because it knows when it has handed out the transactions.
+        The caller must advance the stream's position, when it has processed the transaction.
         """
         stream, gap = self._stream, buffer.gap
         if not stream.options.verify or stream.checksum != CRC32 or stream.id_size != _ID_SIZE:
@@ -207,7 +209,7 @@ class WholeTransactions:
         unpack_xid, xid_sums = common.unpack_xid, common.xid_sums
         known = begins = b""
         decoder = decoders.get(known)
-        # A single loop with local names only: it determines the cost of a change in an OLTP binlog.
+        # One loop with local variables only, because its speed determines that of capture for OLTP workloads.
         while (template := self._template(block, at, gap)) is not None:
             size, need, unpack, sums, server_id = (
                 template.size, template.need, template.unpack, template.sums, template.server_id,
@@ -271,7 +273,7 @@ class WholeTransactions:
                 return
 
     def _template(self, block: bytes, at: int, gap: int) -> _Template | None:
-        """Return the template of the transaction at `at`, whose statement must be BEGIN; None if it differs."""
+        """Return the template for the transaction at offset `at`; None if it has another form."""
         first = at + gap
         try:
             n1 = U32(block, first + 9)[0]

@@ -1,7 +1,8 @@
-"""Find the tables that a statement logged as text may write: never too few, as far as its text shows.
+"""Find the tables that a statement may change, if the log contains only its text. It may return too many, never too
+few.
 
-The rows of such a statement are unknown, so its tables are re-read. Tables that a trigger or a stored function of the
-statement writes are not in the text.
+The changed rows are unknown, so these tables are re-read. Tables that are changed by a trigger or a stored function are
+not in the text.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ Names = frozenset[tuple[str, str]]
 
 
 def written(database: str, statement: str) -> Names | None:
-    """Return (database, table) pairs, in lower case, that include all target tables of the statement.
+    """Return (database, table) pairs, in lower case, that include all tables that the statement changes.
 
-    None: they are unknown (CALL, a function in a SELECT, an unknown statement). `database` is the default one.
+    None means that they are unknown (CALL, a function in a SELECT, an unknown statement). `database` is the default
+    database.
     """
     s = StatementTokens(statement, database)
     if s.take("SET", "STATEMENT") and not s.seek("FOR"):
@@ -45,9 +47,7 @@ def written(database: str, statement: str) -> Names | None:
 
 
 def fills(statement: str) -> bool:
-    """Return whether a CREATE TABLE takes its rows from a SELECT, which only a statement-based log writes as one
-    statement.
-    """
+    """Return whether a statement is CREATE TABLE … SELECT, whose rows a statement-based log does not contain."""
     s = StatementTokens(statement, "")
     if not s.take("CREATE"):
         return False
@@ -58,7 +58,10 @@ def fills(statement: str) -> bool:
 
 
 def loaded(data: bytes) -> tuple[str, str]:
-    """Return (database, statement) of the event that ends a LOAD DATA logged by statement. ValueError if truncated."""
+    """Return (database, statement) of the event that ends a LOAD DATA in a statement-based log.
+
+    Raises ValueError if the event is truncated.
+    """
     # Source: Execute_load_query_log_event: a query event with 13 more bytes in its head
     _, _, size, _, status = unpack_from("<IIBHH", data)
     at = 13 + 13 + status
@@ -73,7 +76,7 @@ def _target(s: StatementTokens) -> Names:
 
 
 def _named(s: StatementTokens, database: str, end: str = "") -> Names | None:
-    """Return every possible table name up to a word outside parentheses, or to the end."""
+    """Return all possible table names up to the word `end` outside parentheses, or to the end of the statement."""
     words = [text for text, _ in s.until(end)]
     if len(words) >= MOST_TOKENS:
         return None

@@ -21,7 +21,7 @@ MAX_INFLATED: Final = 1 << 30
 
 
 def refuse_sign(column: LoggedColumn) -> NoReturn:
-    """Refuse an integer that could be negative or large, instead of guessing."""
+    """Raise UndecodableValue for an integer that may be negative or large, because its sign is unknown."""
     raise UndecodableValue(
         f"column {column.name} ({column.type.name}): the value is negative if signed and large if unsigned",
         "the binlog has no signs (binlog_row_metadata=MINIMAL before 8.0); give a schema, or specify a sign to assume",
@@ -29,7 +29,7 @@ def refuse_sign(column: LoggedColumn) -> NoReturn:
 
 
 def require_digits(column: LoggedColumn) -> None:
-    """Refuse a temporal column of MariaDB whose fraction is unknown."""
+    """Raise UndecodableValue for a temporal column of MariaDB whose number of fractional digits is unknown."""
     if column.digits < 0:
         raise UndecodableValue(
             f"column {column.name} is a {column.type.name} in MariaDB's old format: its fraction is not stated",
@@ -38,12 +38,12 @@ def require_digits(column: LoggedColumn) -> None:
 
 
 def timestamp(packed: bytes) -> str:
-    """TIMESTAMP without a fraction, four bytes big-endian."""
+    """Decode a TIMESTAMP without fraction: four bytes, big-endian."""
     return timestamp_text(int.from_bytes(packed, "big"))
 
 
 def base64_text(raw: bytes) -> str:
-    """Bytes as base64 text."""
+    """Return bytes as base64 text."""
     return b2a_base64(raw, newline=False).decode("ascii")
 
 
@@ -54,19 +54,19 @@ def _default(value: Any) -> Any:
 
 
 def json_dumps(value: Any) -> str:
-    """Compact JSON text of a decoded document; decimals keep their digits."""
+    """Return the compact JSON text of a decoded document; decimals keep their digits."""
     if value is JSON_NULL:  # an Enum, which orjson would write by its value
         return "null"
     return orjson.dumps(value, default=_default).decode()
 
 
 def canonical_json(value: Any) -> str:
-    """Return the text of a decoded document in canonical form."""
+    """Return the canonical JSON text of a decoded document."""
     return logged_json(json_dumps(value))
 
 
 def inflate(raw: bytes) -> bytes:
-    """Decompress a value of a MariaDB COMPRESSED column: a header byte, the length, and zlib's or plain bytes."""
+    """Decompress a value of a MariaDB COMPRESSED column: a header byte, the length, and zlib data or plain bytes."""
     if not raw:
         return b""
     header = raw[0]
@@ -87,12 +87,12 @@ def inflate(raw: bytes) -> bytes:
 
 
 def inet4(raw: bytes) -> str:
-    """MariaDB INET4: four bytes, trailing zeros stripped in the binlog."""
+    """Decode MariaDB's INET4: four bytes, whose trailing zeros the binlog omits."""
     return str(IPv4Address(raw.ljust(4, b"\0")))
 
 
 def inet6(raw: bytes) -> str:
-    """MariaDB INET6, printed as the server does (mapped IPv4 addresses in dotted form)."""
+    """Decode MariaDB's INET6 to the text that the server prints (mapped IPv4 addresses in dotted form)."""
     address = IPv6Address(raw.ljust(16, b"\0"))
     mapped = address.ipv4_mapped
     if mapped:
@@ -104,13 +104,13 @@ def inet6(raw: bytes) -> str:
 
 
 def maria_uuid(raw: bytes) -> str:
-    """Format MariaDB's UUID; the binlog has its bytes in the order of its text."""
+    """Decode MariaDB's UUID, whose bytes in the binlog are in the order of the text."""
     text = raw.ljust(16, b"\0").hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class SetLabels(dict[int, str]):
-    """SET values by mask, computed as masks appear. Labels are joined by commas, as the server prints them."""
+    """Cache: mask of a SET value → its labels, joined by commas as the server prints them."""
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class SetLabels(dict[int, str]):
 
 
 def old_decimal(raw: bytes) -> str:
-    """DECIMAL before MySQL 5.0: text padded with blanks on the left."""
+    """Decode a DECIMAL from before MySQL 5.0: text, padded with blanks on the left."""
     text = raw.decode("ascii").strip()
     Decimal(text)
     return text

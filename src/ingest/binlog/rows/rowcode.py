@@ -1,8 +1,8 @@
-"""Generate the row decoder: Python source for one table, one set of present columns and one pattern of NULLs.
+"""Generate row decoders as Python source, each for one table, one set of present columns and one pattern of NULLs.
 
 Neighbouring columns of fixed size are read by one `struct.Struct`, together with the length of the next variable
-column. So a row costs a few C calls and no branch. The source consists of type codes and numbers only: names and labels
-enter as objects, never as text. A row's function takes (event body, offset) and returns (row, offset after the row). It
+column. So a row takes a few C calls and no branch. The source contains only type codes and numbers; names and labels
+are passed as objects. The generated function takes (event body, offset) and returns (row, offset after the row). It
 raises struct.error, IndexError, KeyError or ValueError for invalid bytes.
 """
 
@@ -231,7 +231,8 @@ def compile_row(
     flavour: Flavour,
     readers: Readers,
 ) -> RowFunction:
-    """Compile the decoder of rows whose `present` columns are NULL in `nulls` and JSON diffs in `partial`."""
+    """Compile the decoder of rows in which the `present` columns are NULL if in `nulls`, and JSON diffs if in
+    `partial`."""
     code = RowCode(flavour, readers)
     values: dict[int, str] = {}
     for column in present:
@@ -248,7 +249,7 @@ def compile_row(
 def compile_general(
     columns: Sequence[LoggedColumn], present: Sequence[LoggedColumn], flavour: Flavour, readers: Readers
 ) -> Callable[..., Any]:
-    """Compile a slower decoder `row(b, p, bitmap)` for any pattern of NULLs: for tables with too many patterns."""
+    """Compile a slower decoder `row(b, p, bitmap)` for any pattern of NULLs, for tables with too many patterns."""
     code = RowCode(flavour, readers)
     values: dict[int, str] = {}
     for place, column in enumerate(present):

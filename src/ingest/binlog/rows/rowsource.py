@@ -10,14 +10,14 @@ from ingest.binlog.format.flavour import Flavour
 from ingest.binlog.json.layout import JsonLayouts
 
 RowFunction = Callable[[bytes, int], tuple[Any, int]]
-# Readers that learn from a column's values, by the column's index: shared by all functions of a table.
+# Value readers by column index that adapt to a column's values; all decoders of a table share them.
 Readers = dict[int, tuple[JsonLayouts, Callable[[bytes], Any]]]
 
 _LENGTHS: Final = {1: "B", 2: "H", 4: "I"}
 
 
 class RowCode:
-    """Collects the source of one decoder; functions chosen by column type write into it."""
+    """Source text of one decoder while it is generated. A function per column type adds to it."""
 
     def __init__(self, flavour: Flavour, readers: Readers) -> None:
         self.flavour = flavour
@@ -32,7 +32,8 @@ class RowCode:
         self.lines.append(self.indent + line)
 
     def later(self, line: str) -> None:
-        """Add a statement that needs the reserved values. It follows their unpacking, so more values can join it."""
+        """Add a statement that uses reserved values. It is written after their unpacking, so that more values can join
+        that."""
         self.waiting.append(line)
 
     def bind(self, name: str, value: Any) -> str:
@@ -40,12 +41,12 @@ class RowCode:
         return name
 
     def fixed(self, form: str, variable: str) -> str:
-        """Reserve a value of fixed size in the struct that is being collected."""
+        """Reserve a value of fixed size (struct format `form`) in the next unpacking. Returns the variable's name."""
         self.pending.append((form, variable))
         return variable
 
     def unpack(self, advance: str = "p+={size}") -> None:
-        """Write the unpacking of all reserved values, and the statements that wait for them."""
+        """Add the unpacking of all reserved values, and then the statements that wait for them."""
         if self.pending:
             self._unpack(advance)
         for line in self.waiting:
@@ -61,7 +62,7 @@ class RowCode:
         self.pending = []
 
     def variable(self, size: int, name: str) -> str:
-        """Read a value after a length of `size` bytes. Returns the slice's source text."""
+        """Add the reading of a value after a length of `size` bytes. Returns the source text of the value's bytes."""
         if size == 3:
             self.fixed("H", "l")
             self.fixed("B", "h")

@@ -1,4 +1,5 @@
-"""Generate source text for dates and times, with tables for the text of days, of hours with minutes, and of seconds."""
+"""Generate the source text that decodes dates and times, with look-up tables for days, hours with minutes, and
+seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def date(code: RowCode, column: LoggedColumn, name: str) -> str:
 
 
 def _fraction(code: RowCode, digits: int, units: str) -> str:
-    """Return f-string source text of the fraction in `units`: 1/100, 1/10000 or 1/1000000 second by digits."""
+    """Return f-string source text for a fraction. `units` are 1/100, 1/10000 or 1/1000000 second, depending on
+    `digits`."""
     if not digits:
         return ""
     if digits > 4:
@@ -33,19 +35,19 @@ def _iso(code: RowCode, value: str, zone: str) -> str:
 
 
 def _canonical(text: str, digits: int) -> str:
-    """Return source text of the canonical form, given the inside of an f-string that makes date and time with a T."""
+    """Return source text for the canonical form; `text` is the inside of an f-string for date and time with a T."""
     return f"f'{text}'.rstrip('0').rstrip('.')+'Z'" if digits else f"f'{text}Z'"
 
 
 def _duration(code: RowCode, column: LoggedColumn, value: str) -> str:
-    """Return source text of a TIME, in canonical form if the flavour requires it."""
+    """Return source text for a TIME, in canonical form if the flavour requires it."""
     if column.digits and code.flavour.temporal == "canonical":
         return f"{code.bind('clock', canonical.clock)}({value})"
     return value
 
 
 def _clock(code: RowCode) -> tuple[str, str]:
-    """Return the separator of date and time, and the suffix of a UTC time."""
+    """Return the separator between date and time, and the suffix of a UTC time."""
     mark = " " if code.flavour.temporal == "text" else "T"
     return mark, "Z" if code.flavour.temporal == "iso" else ""
 

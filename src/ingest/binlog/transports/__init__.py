@@ -1,1 +1,1 @@
-"""Transports of a binlog's bytes: files, servers, and a background thread."""
+"""Transports: sources of a binlog's bytes, such as files and servers."""

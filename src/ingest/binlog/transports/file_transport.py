@@ -1,7 +1,7 @@
-"""Read binlog files: `file:///…/binlog.000001`, or `…/binlog.index` for the whole set in order; also .gz files.
+"""Read binlog files: `file:///…/binlog.000001`, or `…/binlog.index` for all files of a server in order; also .gz files.
 
-Every packet is complete, or CorruptBinlog has file and offset. Positions have 64 bits and are compared with the ones in
-the events. A claimed length alone never causes a read: memory use follows the file's size, not its contents.
+Every packet is complete; otherwise CorruptBinlog is raised, with file and offset. Positions have 64 bits and are
+compared with those in the events. Memory depends on the file's size, never on a length stated in it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def _read(source: BinaryIO, size: int, where: str) -> bytes:
 
 
 def _joined(source: BinaryIO, begin: bytes, length: int, name: str, at: int) -> bytes:
-    """Read an event that spans blocks. As a separate function, no local name keeps a large event alive."""
+    """Read an event that spans several blocks. (A separate function, so that no local variable keeps a large event
+    alive.)"""
     rest = _read(source, length - len(begin), f"{name}:{at}")
     if len(begin) + len(rest) != length:
         raise CorruptBinlog(f"the file ends inside an event of {length} bytes", where=f"{name}:{at}")
@@ -60,7 +61,7 @@ def _joined(source: BinaryIO, begin: bytes, length: int, name: str, at: int) -> 
 
 
 class FileTransport:
-    """The packets of one file or of an index's files. Can be restarted at a checkpoint's file and position."""
+    """The packets of one file, or of all files of an index. It can be started again at another file and position."""
 
     checksum = 0
     reconnects = False
@@ -72,7 +73,7 @@ class FileTransport:
         self._source: BinaryIO | None = None
 
     def files(self) -> list[Path]:
-        """Return the files in order. Those of an index are in the index's folder, whatever folder it lists."""
+        """Return the files in order. Those of an index must be in the index's own folder."""
         if self._path.suffix != ".index":
             return [self._path]
         try:
@@ -84,7 +85,7 @@ class FileTransport:
         return [self._path.parent / Path(name).name for name in names]
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """Yield all packets from `start`. A start inside a file still yields the file's format description first."""
+        """Yield all packets from `start`. If it is inside a file, the format description of the file comes first."""
         files = self.files()
         names = [path.name for path in files]
         first = 0
@@ -100,16 +101,16 @@ class FileTransport:
                 yield from self._events(source, size, path.name, start.position if path is files[first] else 4)
 
     def wait(self, attempt: int) -> None:
-        """Return at once: a file exists or not."""
+        """Return at once, because waiting does not help with files."""
 
     def close(self) -> None:
-        """Release the file; `packets` ends at its current position."""
+        """Close the file, so that `packets` ends."""
         if self._source is not None:
             self._source.close()
             self._source = None
 
     def _opened(self, path: Path) -> tuple[BinaryIO, int | None]:
-        """Open a file after its first four bytes, and return its size if known."""
+        """Open a file, check the magic number, and return the file after it with its size, if known."""
         source, size = _open(path)
         self._source = source
         magic = source.read(4)
@@ -124,7 +125,7 @@ class FileTransport:
         return source, size
 
     def _events(self, source: BinaryIO, size: int | None, name: str, position: int) -> Iterator[Packet]:
-        """Yield events from blocks of the file; `block[base:]` begins at the event's first byte, file offset `at`."""
+        """Yield the events of a file, which is read in blocks."""
         at, base, block, positions_match = 4, 0, b"", True
         buffer = self.buffer
         buffer.file = name

@@ -1,8 +1,8 @@
-"""Read the binlog of a MySQL or MariaDB server like a replica, on PyMySQL's connection.
+"""Read the binlog of a MySQL or MariaDB server as a replica does, over PyMySQL's connection.
 
-It uses GTID auto-position if the checkpoint has a GTID set (MySQL's tagged sets, MariaDB's domains), else file and
-position. A lost connection raises `ConnectionLost`: the reader resumes at its checkpoint, so that nothing is read twice
-or missed. Heartbeats distinguish an idle server from a dead one.
+It uses GTID auto-positioning if the checkpoint has a GTID set (of MySQL, with tags, or of MariaDB); otherwise file and
+position. A lost connection raises `ConnectionLost`. The reader then resumes at its checkpoint, so that nothing is read
+twice or missed. Heartbeats distinguish an idle server from a dead one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NON_BLOCK: Final = 0x01
 _ANNOTATE: Final = 0x02
 _THROUGH_GTID: Final = 0x04
 _BUFFER: Final = 1 << 18
-_ERR_PACKET: Final = 0xFF  # a packet's first byte, in place of an event's 0
+_ERR_PACKET: Final = 0xFF  # first byte of a packet without event; that of an event's packet is 0
 _EOF_PACKET: Final = 0xFE
 _WRAP: Final = 1 << 32
 # Event header: length, and position of the next event.
@@ -46,7 +46,7 @@ _ROTATE_NAME: Final = HEADER_SIZE + 8
 _COMMAND: Final = Struct("<BIHI")
 _COMMAND_GTID: Final = Struct("<BHII")
 _NOT_SERVED: Final = 1236
-# error texts of MySQL and MariaDB if their log does not continue the position, in lower case
+# error texts (lower case) of MySQL and MariaDB if their log does not contain the position
 _GONE: Final = (
     "purged", "could not find first log", "could not find gtid", "more gtids", "not in the master's binlog",
     "position > file size", "impossible position",
@@ -57,7 +57,7 @@ _DAMAGED: Final = (
     "invalid event", "event too small",
 )  # fmt: skip
 _LONGEST_WAIT: Final = 30.0
-# Seconds: a busy machine may take that long to deliver a heartbeat, whatever their interval is.
+# Seconds: a heartbeat may be late by that much on a busy machine.
 _LEAST_SILENCE: Final = 5.0
 _ACCESS: Final = frozenset(
     {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1045, 1227, 1251}
@@ -65,9 +65,9 @@ _ACCESS: Final = frozenset(
 
 
 def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Connection[Any]:
-    """Return an ordinary client connection.
+    """Open an ordinary client connection.
 
-    Raises UsageError if refused, ConnectionLost if the server is unavailable.
+    Raises UsageError if the login is refused, ConnectionLost if the server is unavailable.
     """
     try:
         return pymysql.connect(
@@ -94,7 +94,7 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
 
 
 def tls_options(mode: Ssl, ca: str = "", cert: str = "", key: str = "") -> dict[str, Any]:
-    """Return PyMySQL's arguments for an encryption mode. PyMySQL's default is preferred."""
+    """Return PyMySQL's arguments for a TLS mode. PyMySQL's own default is `preferred`."""
     if mode == "preferred":
         return {}
     if mode == "off":
@@ -124,7 +124,7 @@ class MysqlTransport:
         self._prepare()
 
     def head(self) -> BinlogPosition:
-        """Return the server's newest position, with its GTID set: the start of a reader without a checkpoint."""
+        """Return the server's newest position with its GTID set, at which a reader without a checkpoint starts."""
         rows = self._query("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
         if not rows:
             raise UsageError("the server writes no binlog", "start it with --log-bin and --binlog-format=ROW")
@@ -138,14 +138,14 @@ class MysqlTransport:
         return BinlogPosition(file=file, position=position, gtids=gtids)
 
     def first(self) -> BinlogPosition:
-        """Return the server's oldest available position."""
+        """Return the oldest position that the server still has."""
         rows = self._query("SHOW BINARY LOGS")
         if not rows:
             raise UsageError("the server has no binlogs", "start it with --log-bin and --binlog-format=ROW")
         return BinlogPosition(file=rows[0][0], position=4)
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """Yield events from the checkpoint on; ends at the newest one unless the address says to follow."""
+        """Yield the events from a checkpoint on. Ends at the newest event unless `address.follow`."""
         if self._connection is None:
             self._prepare()
         connection = self._connection
@@ -153,7 +153,7 @@ class MysqlTransport:
         if not start.file and start.gtids is None:
             start = self.head()
         self._send_dump(connection, start)
-        self._connection = None  # from here on, the dump uses the connection
+        self._connection = None  # from here on, the connection only carries events
         sock: socket.socket = connection._sock  # type: ignore[attr-defined]  # PyMySQL has no public way to its socket
         silence = max(self.address.heartbeat * 3, _LEAST_SILENCE) if self.address.heartbeat else None
         sock.settimeout(silence)
@@ -226,11 +226,11 @@ class MysqlTransport:
         raise ConnectionLost(f"{self.address.host}: error {code}: {text}")
 
     def wait(self, attempt: int) -> None:
-        """Wait before an attempt to reconnect: from a tenth of a second to half a minute."""
+        """Wait before a new connection attempt: from 0.1 to 30 seconds."""
         time.sleep(min(_LONGEST_WAIT, 0.1 * 2 ** min(attempt, 10)) * (0.5 + random.random() / 2))
 
     def close(self) -> None:
-        """End `packets`, also from another thread."""
+        """End `packets`. Any thread may call it."""
         self._closed = True
         for connection in (self._connection, self._dumping):
             sock = getattr(connection, "_sock", None)
@@ -242,7 +242,7 @@ class MysqlTransport:
         self._connection = None
 
     def _query(self, *statements: str) -> tuple[Any, ...]:
-        """Return the rows of the first statement that this server's version supports."""
+        """Return the rows of the first of these statements that the server's version supports."""
         if self._connection is None:
             self._prepare()
         assert self._connection is not None
@@ -264,7 +264,7 @@ class MysqlTransport:
             ) from error
 
     def _prepare(self) -> None:
-        """Connect, and configure the session as a replica."""
+        """Open the connection, and configure its session as that of a replica."""
         connection = connect(self.address)
         self._connection = connection
         self.maria = "mariadb" in str(self._query("SELECT @@version")[0][0]).lower()
@@ -305,14 +305,14 @@ class MysqlTransport:
 
 
 class _Source:
-    """Splits blocks of a socket into the packets of MySQL's protocol."""
+    """Splits bytes from a socket into the packets of MySQL's protocol."""
 
     def __init__(self, sock: socket.socket, buffer: ReadBuffer) -> None:
         self._sock, self._buffer = sock, buffer
         self._encrypted = isinstance(sock, ssl.SSLSocket)
 
     def empty(self, settling: float) -> bool:
-        """Return whether reading would block for longer than `settling` seconds."""
+        """Return whether reading would block for more than `settling` seconds."""
         if self._buffer.at < len(self._buffer.block):
             return False
         return not self._arrived(settling)
@@ -323,7 +323,8 @@ class _Source:
         return bool(pending or select.select([self._sock], [], [], settling)[0])
 
     def packet(self) -> tuple[int, bytes]:
-        """Return the next packet as its first byte and the rest, joined if it is 16 MiB or more."""
+        """Return the next packet as its first byte and the rest. Packets of 16 MiB are joined with the ones that
+        continue them."""
         buffer = self._buffer
         at, block = buffer.at, buffer.block
         if len(block) - at < 4:
@@ -341,7 +342,7 @@ class _Source:
         return block[at + 4], block[at + 5 : end]
 
     def _more(self) -> bytes:
-        """Return the packets that continue one of the largest size."""
+        """Return the rest of a packet of the maximum size from the packets that continue it."""
         parts: list[bytes] = []
         size = 0xFFFFFF
         while size == 0xFFFFFF:
@@ -353,17 +354,17 @@ class _Source:
         return b"".join(parts)
 
     def _fill(self, size: int) -> bytes:
-        """Fill the block's beginning with at least `size` unread bytes."""
+        """Read from the socket until the block has at least `size` unread bytes."""
         buffer = self._buffer
         parts = [buffer.block[buffer.at :]]
         have = len(parts[0])
         buffer.block, buffer.at = b"", 0
-        # TLS delivers records of at most 16 KiB: too small to take whole transactions from.
+        # TLS delivers at most 16 KiB at a time, too little to contain many whole transactions.
         while have < size or (self._encrypted and have < _BUFFER and self._arrived()):
             part = self._sock.recv(max(_BUFFER, min(size - have, 1 << 24)))
             if not part and have < size:
                 raise ConnectionError("the server closed the connection")
-            if not part:  # the data so far is complete; the next read meets the end again
+            if not part:  # return the data so far; the next read finds the end again
                 break
             parts.append(part)
             have += len(part)

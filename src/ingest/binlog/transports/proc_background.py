@@ -1,7 +1,7 @@
-"""Read any transport in a separate thread, so that a slow consumer does not slow the network, within a limit.
+"""Read any transport in a background thread, so that the network does not wait for a slow consumer.
 
-The queue is limited in packets and bytes: when it is full, the thread waits, and so does the server. Errors of the
-thread are raised in the consumer, after all packets that were read before.
+The queue is limited in packets and bytes. If it is full, the thread waits, and so does the server. An error of the
+thread is raised in the consumer, after all packets that were read before it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _END: Final = None
 
 
 class BackgroundTransport:
-    """A transport whose packets come from a thread; one `packets` call at a time."""
+    """A transport whose packets come from a thread; at most one `packets` iterator at a time."""
 
-    buffer = None  # the buffer belongs to the thread
+    buffer = None  # none, because the thread uses the buffer
 
     def __init__(self, inner: Transport, *, packets: int = _PACKETS, size: int = _BYTES) -> None:
         self._inner = inner
@@ -47,7 +47,7 @@ class BackgroundTransport:
         self._inner.wait(attempt)
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """Yield the inner transport's packets, then its error."""
+        """Yield the packets of the inner transport, then raise its error, if any."""
         found: queue.Queue[Packet | BaseException | None] = queue.Queue(self._limit)
         room = _Room(self._size)
         self._stop = stop = threading.Event()
@@ -84,13 +84,13 @@ class BackgroundTransport:
             thread.join(timeout=5)
 
     def close(self) -> None:
-        """End the thread and the inner transport."""
+        """Stop the thread and close the inner transport."""
         self._stop.set()
         self._inner.close()
 
 
 class _Room:
-    """A count of bytes with a limit; one packet of any size always fits if the count is 0."""
+    """Limit for bytes in the queue. If the queue is empty, a packet of any size fits."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._used = limit, 0

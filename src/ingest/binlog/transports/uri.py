@@ -1,7 +1,7 @@
-"""Parse addresses of binlogs: `mysql://user:pw@host:port?…`, `mariadb://…`, `file:///…/binlog.000001`, a bare path.
+"""Parse the address of a binlog: `mysql://user:pw@host:port?…`, `mariadb://…`, `file:///…/binlog.000001`, or a path.
 
-Parameters of servers: `ssl=required|verify|off` (default: the server's choice), `ca`, `cert`, `key` (paths),
-`server_id`, `heartbeat` and `timeout` (seconds), `follow=0` (end at the server's newest event), `reconnect=0`.
+Parameters for servers are `ssl=required|verify|off` (default: what the server offers), `ca`, `cert`, `key` (paths),
+`server_id`, `heartbeat` and `timeout` (seconds), `follow=0` (end at the server's newest event) and `reconnect=0`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PORT: Final = 3306
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """A server and how to connect to it; `server_id` 0 lets the transport choose one. The password is never shown.
+    """Address of a server, and how to connect. With `server_id` 0 the transport chooses one. `repr` omits the password.
 
-    `by_place`: request a file and position even if a GTID set is known. For GTIDs, a server reads the whole file
-    itself, which fails if a part of it is damaged.
+    `by_place`: request a file and position even if a GTID set is known. With GTIDs, a server itself reads the file from
+    its beginning, which fails if a part of it is damaged.
     """
 
     host: str
@@ -43,7 +43,7 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileAddress:
-    """A binlog file, or the index of a set of them."""
+    """Path of a binlog file, or of the index file of several ones."""
 
     path: str
 
@@ -67,7 +67,7 @@ def _flag(text: str, name: str) -> bool:
 
 
 def parse_uri(uri: str) -> ServerAddress | FileAddress:
-    """Parse a URI to an address. UsageError reports what is wrong with it."""
+    """Parse the address of a binlog. Raises UsageError that says what is wrong."""
     parts = urlsplit(uri)
     if "://" not in uri:
         return FileAddress(path=uri)

@@ -1,1 +1,1 @@
-"""Write binlogs from values: the inverse of reading."""
+"""Encode and write binlogs; inverse of reading."""

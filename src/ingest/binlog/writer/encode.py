@@ -1,7 +1,7 @@
-"""Encode values as row images and columns as TABLE_MAP metadata: the inverse of the row decoder.
+"""Encode values as row images, and columns as TABLE_MAP metadata; inverse of the row decoder.
 
-It accepts the decoder's values (texts for times and decimals, Python values for JSON). Raises UndecodableValue for a
-value that its column cannot hold.
+It accepts the values that the decoder returns (texts for times and decimals, Python values for JSON). Raises
+UndecodableValue for a value that its column cannot store.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PREFERRED: Final = {"utf8mb4": 45, "utf8mb3": 33, "latin1": 8, "binary": 63}
 
 
 def collation_of(charset: str) -> int:
-    """Return a collation id of a character set, its default one if known."""
+    """Return a collation id of a character set: that of its default collation, if known."""
     return _PREFERRED.get(charset) or int(COLLATIONS[charset].replace("-", " ").split()[0])
 
 
 def column_metadata(column: LoggedColumn) -> bytes:
-    """Return a column's type metadata in a TABLE_MAP."""
+    """Return the type metadata of a column in a TABLE_MAP event."""
     if column.type in (T.VARCHAR,):
         return column.width.to_bytes(2, "little")
     if column.type in (T.STRING, T.VAR_STRING):
@@ -57,7 +57,10 @@ def _field(kind: int, data: bytes) -> bytes:
 
 
 def optional_metadata(columns: Sequence[LoggedColumn], primary_key: Sequence[int], *, year_has_sign: bool) -> bytes:
-    """Encode signs, character sets, names, labels and primary key, as a server with full metadata does."""
+    """Return the optional metadata of a TABLE_MAP event, as with binlog_row_metadata=FULL.
+
+    It contains signs, character sets, names, labels and primary key.
+    """
     numeric = [c for c in columns if c.type in NUMERIC or (year_has_sign and c.type is T.YEAR)]
     parts: list[bytes] = []
     if numeric:
@@ -92,7 +95,7 @@ def _integer(column: LoggedColumn, value: Any) -> bytes:
 
 
 def _split(text: str) -> tuple[str, int]:
-    """Split a text with a fraction into the part before it and the microseconds."""
+    """Split the text of a time into the part before the fraction, and the microseconds."""
     whole, _, fraction = text.partition(".")
     return whole, int(fraction.ljust(6, "0")[:6]) if fraction else 0
 
@@ -193,7 +196,7 @@ _ENCODERS: Final[dict[ColumnType, Callable[[LoggedColumn, Any], bytes]]] = {
 
 
 def bitmap(bits: Sequence[bool]) -> bytes:
-    """Return a bitmap whose first member is the lowest bit of the first byte."""
+    """Return bits as a bitmap. Bit 0 is the lowest bit of the first byte."""
     data = bytearray((len(bits) + 7) // 8)
     for place, bit in enumerate(bits):
         if bit:
@@ -202,7 +205,7 @@ def bitmap(bits: Sequence[bool]) -> bytes:
 
 
 def encode_image(columns: Sequence[LoggedColumn], row: dict[str, Any]) -> bytes:
-    """Encode one image with its `columns`: the bitmap of NULLs and the values."""
+    """Encode the row image of these columns: bitmap of NULLs, then the values."""
     parts = [bitmap([row[column.name] is None for column in columns])]
     for column in columns:
         value = row[column.name]

@@ -1,4 +1,4 @@
-"""Write binlog files: create one, or copy a transport's events into one, with injected events."""
+"""Write binlog files: create one, or copy events of a transport into one and inject further events."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ingest.binlog.reading.reader import Transport
 from ingest.binlog.reading.stream import EventStream
 from ingest.binlog.writer.writer import BinlogWriter
 
-# Events that belong to a file or a connection, not to the logged changes.
+# Events that belong to a file or a connection, and not to the logged changes.
 _OF_THE_FILE = frozenset({EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventType.STOP, EventType.HEARTBEAT, 41})
 
 
 class BinlogFile:
-    """A binlog file being written; a context manager that closes it. `writer` encodes the events."""
+    """A new binlog file, which the context manager closes. `writer` encodes the events."""
 
     def __init__(self, path: str | Path, writer: BinlogWriter) -> None:
         self.writer = writer
@@ -26,7 +26,7 @@ class BinlogFile:
         self._file = Path(path).open("xb")  # noqa: SIM115  # closed by close(), which __exit__ calls
 
     def append(self, data: bytes) -> None:
-        """Append bytes of the writer, in the order in which it made them."""
+        """Append bytes from `writer`, in the order in which it returned them."""
         self._file.write(data)
 
     def __enter__(self) -> BinlogFile:
@@ -51,8 +51,8 @@ def copy_binlog(
 ) -> int:
     """Copy all events of a transport into a new file, and return their number.
 
-    The file keeps the version and the checksum algorithm of its origin. `inject` is called before each event with the
-    writer and the event; its result is written before the event.
+    The file has the version and checksum algorithm of the original. `inject(writer, event)` is called before each
+    event; the bytes that it returns are written before the event.
     """
     stream = EventStream(start, checksum=transport.checksum)
     count = 0

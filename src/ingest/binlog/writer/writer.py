@@ -1,7 +1,7 @@
-"""Encode binlog files: valid ones from scratch, or a copy of a stream with additional events.
+"""Encode the events of binlog files: a valid file from scratch, or a copy of a stream with further events.
 
-Every method returns the bytes to append to the file, positions and checksums included; `file_writer` writes them.
-`mysqlbinlog` accepts the result, and a server replays it. Times are seconds since 1970 and are arguments.
+Every method returns the bytes to append to the file, with positions and checksums; `file_writer` writes them.
+`mysqlbinlog` accepts the result, and a server replays it. Times are seconds since 1970, passed by the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ingest.binlog.writer.encode import bitmap, column_metadata, encode_image, o
 
 T = EventType
 Operation = Literal["insert", "update", "delete"]
-# The fixed parts of event types 1 to 39 in MySQL 8.0, from its format description.
+# Sizes of the post-headers of event types 1 to 39 in MySQL 8.0, from its format description.
 POST_HEADER_LENGTHS: Final = bytes(
     int(size)
     for size in "0 13 0 8 0 0 0 0 4 0 4 0 0 0 96 0 4 26 8 0 0 0 8 8 8 2 0 0 0 10 10 10 42 42 0 18 52 0 10".split()
@@ -33,7 +33,7 @@ _CODES: Final[dict[Operation, int]] = {"insert": T.WRITE_ROWS, "update": T.UPDAT
 
 
 class BinlogWriter:
-    """Tracks the position and the checksums of one file. Call `begin` first, `end` or `rotate` last."""
+    """Encoder for one file: it tracks position and checksums. Call `begin` first, and `end` or `rotate` last."""
 
     def __init__(self, *, server_id: int = 1, server_version: str = "8.0.15", checksum: bool = True) -> None:
         self.server_id = server_id
@@ -50,7 +50,7 @@ class BinlogWriter:
         created: int | None = None,
         lengths: bytes = POST_HEADER_LENGTHS,
     ) -> bytes:
-        """Return the magic number, the format description, and the set of earlier transactions if one is given."""
+        """Return the magic number and the format description; with `previous`, also the set of earlier transactions."""
         self.position = len(MAGIC)
         body = pack("<H50sIB", 4, self.server_version.encode(), timestamp if created is None else created, HEADER_SIZE)
         parts = [MAGIC, self._event(T.FORMAT_DESCRIPTION, body + lengths, timestamp, describe=True)]
@@ -59,7 +59,7 @@ class BinlogWriter:
         return b"".join(parts)
 
     def event(self, code: int, body: bytes, timestamp: int, *, flags: int = 0, server_id: int | None = None) -> bytes:
-        """An event of any type from its body."""
+        """Return an event of any type with this body."""
         return self._event(code, body, timestamp, flags=flags, server_id=server_id)
 
     def _event(
@@ -84,9 +84,10 @@ class BinlogWriter:
         return data + (pack("<I", crc32(data)) if self.checksum else bytes(4))
 
     def copy(self, raw: RawEvent) -> bytes:
-        """Return an event of another binlog at its new place. This file has its own format description.
+        """Return an event of another binlog, encoded for its place in this file. A format description must not be
+        copied.
 
-        Raises UnsupportedEvent if the event's format has parts of other sizes.
+        Raises UnsupportedEvent if the post-header of the event has another size in this file.
         """
         if raw.code == T.FORMAT_DESCRIPTION:
             raise UnsupportedEvent(
@@ -108,9 +109,9 @@ class BinlogWriter:
         sequence: int = 1,
         commit_us: int = 0,
     ) -> bytes:
-        """Return the beginning of a transaction with an identity.
+        """Return the GTID event that begins a transaction.
 
-        `commit_us`, µs since 1970, is left out if it is 0.
+        `commit_us` is microseconds since 1970; 0 omits it.
         """
         body = bytes((1,)) + UUID(source).bytes + pack("<qBqq", number, 2, last_committed, sequence)
         if commit_us:
@@ -118,18 +119,18 @@ class BinlogWriter:
         return self.event(T.GTID, body, timestamp)
 
     def anonymous(self, timestamp: int) -> bytes:
-        """The beginning of a transaction without an identity."""
+        """Return the event that begins a transaction without GTID."""
         return self.event(T.ANONYMOUS_GTID, bytes(25) + pack("<Bqq", 2, 0, 1), timestamp)
 
     def query(self, database: str, text: str, timestamp: int) -> bytes:
-        """A statement, in utf8mb4."""
+        """Return the event of a statement, in utf8mb4."""
         status = b"\x04" + pack("<HHH", 45, 45, 45)
         name = database.encode()
         head = pack("<IIBHH", 1, 0, len(name), 0, len(status))
         return self.event(T.QUERY, head + status + name + b"\0" + text.encode(), timestamp)
 
     def xid(self, number: int, timestamp: int) -> bytes:
-        """A transaction's commit."""
+        """Return the event that commits a transaction."""
         return self.event(T.XID, pack("<Q", number), timestamp)
 
     def table_map(
@@ -141,7 +142,7 @@ class BinlogWriter:
         timestamp: int,
         primary_key: Sequence[int] = (),
     ) -> bytes:
-        """A table's definition with full metadata."""
+        """Return the TABLE_MAP event of a table, with full metadata."""
         names = b"".join(bytes((len(name.encode()),)) + name.encode() + b"\0" for name in (database, table))
         stored = [ColumnType.STRING if column.type in LABELLED else column.type for column in columns]
         meta = b"".join(map(column_metadata, columns))
@@ -160,7 +161,7 @@ class BinlogWriter:
         *,
         ends_statement: bool = True,
     ) -> bytes:
-        """Encode decoded rows: dicts, or (before, after) pairs. All rows must have the same columns."""
+        """Return the event of changed rows: dicts, or (before, after) pairs. All rows must have the same columns."""
         listed = list(rows)
         pairs = listed if operation == "update" else [(row,) for row in listed]
         carried = [[column for column in columns if column.name in image] for image in pairs[0]]
@@ -172,9 +173,9 @@ class BinlogWriter:
         return self.event(_CODES[operation], body, timestamp)
 
     def rotate(self, next_file: str, timestamp: int) -> bytes:
-        """Return the end of a file that continues in another."""
+        """Return the event that ends this file and names the next one."""
         return self.event(T.ROTATE, pack("<Q", 4) + next_file.encode(), timestamp)
 
     def end(self, timestamp: int) -> bytes:
-        """Return the end of the last file, as a server writes it at shutdown."""
+        """Return the event that ends the last file, as a server writes it at shutdown."""
         return self.event(T.STOP, b"", timestamp)
