@@ -69,7 +69,9 @@ _MILLISECONDS = len("2017-09-15T10:12:00.123")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """A field that the collection's schema must have. `type` is a name in the configset's schema, `many` means
-    several values."""
+    several values.
+
+    `stored`: Solr returns the value in results."""
 
     name: str
     type: str

@@ -68,7 +68,7 @@ class _Batch:
 
     `accepted` gives the version that Solr has stored, by row key. `dead_letter_records`, by row key, are not in
     Kafka yet. `unreadable` has the errors of layouts that are not stored, by id, so that each is looked up only
-    once."""
+    once. `tally` are the counts so far. `backlog`: documents may become visible later, in favour of throughput."""
 
     accepted: dict[bytes, int] = field(default_factory=dict)
     dead_letter_records: dict[bytes, DeadLetter] = field(default_factory=dict)

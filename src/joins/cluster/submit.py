@@ -23,10 +23,11 @@ _OURS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """The files that go to every executor: Tailorbird's sources, Kafka's connector and the kernel.
+    """The files that go to every executor: Tailorbird's sources (`archive`), Kafka's connector and the kernel
+    (`jars`).
 
-    `environment`, if given, is a packed Python environment (conda-pack, venv-pack) with the packages Tailorbird needs.
-    """
+    `environment`, if given, is a packed Python environment (conda-pack, venv-pack) with the packages that Tailorbird
+    needs."""
 
     archive: Path
     jars: Sequence[Path]

@@ -32,7 +32,7 @@ class Held:
 
     `row` is the id of the row, if there is one. `values` are those of the row. For a group they are its number of
     rows, for a total the count and the sum, and for a bag the number of different values; `what` is then the
-    function."""
+    function. `ts_ms` is the time of the newest change in it."""
 
     step: str
     what: str

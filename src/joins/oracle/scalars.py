@@ -59,7 +59,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A column of a query, its type, and the functions that it depends on."""
+    """A column of a query, its type, and the functions that it depends on (`deps`)."""
 
     name: str
     type: LogicalType
@@ -76,7 +76,9 @@ class QueryShape:
 
 @dataclass(slots=True)
 class _Scope:
-    """The names that are visible in a SELECT: columns by relation and, if it is grouped, the GROUP BY expressions."""
+    """The names that are visible in a SELECT: columns by relation, and those of the enclosing SELECT (`outer`).
+
+    If the SELECT is grouped, `leaves` are the rewritten GROUP BY expressions by their SQL."""
 
     relations: dict[str, dict[str, Shown]] = field(default_factory=dict)
     outer: _Scope | None = None

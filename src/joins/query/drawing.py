@@ -16,7 +16,7 @@ _DEAD_LETTERS = 38
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box of the drawing. `x` is its column and `y` its row, in units of boxes; `y` may be a half."""
+    """A box of the drawing with a title and lines of text. `x` is its column and `y` its row, which may be a half."""
 
     x: int
     y: float
@@ -79,7 +79,9 @@ class _Drawing:
         return [self._box(level, f"pairs of {root.alias}", [f"ON {met_on(root)}"], sides)]
 
     def _node(self, node: Node, level: int) -> list[int]:
-        """Add the box of a node and return its index. A node that only passes rows on has no box of its own."""
+        """Add the box of a node, and return a list with its index.
+
+        A node that only passes on rows of other fragments has no box; the boxes of those rows are returned."""
         read: list[int] = []
         if isinstance(node.source, Derived):
             plain = not node.lookups

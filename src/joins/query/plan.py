@@ -115,7 +115,8 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """The joined table in HBase that the rows of the result go to."""
+    """The joined table in HBase that the rows of the result go to: its row key, column family and number of salt
+    buckets."""
 
     topology: str
     table: str

@@ -145,9 +145,9 @@ class Binder:
         if always:  # there is one group, whose key is its literals
             keys = [(item.expression, item.place) for item in flat.items if isinstance(item.expression, _LITERALS)]
             keys = keys or [(exp.Literal.number(1), select.place)]
-        said = [(item.expression, item.place) for item in flat.items]
-        said += [(condition.expression, condition.place) for condition in flat.having]
-        calls = [(call, place) for node, place in said for call in aggregates_in(node)]
+        expressions = [(item.expression, item.place) for item in flat.items]
+        expressions += [(condition.expression, condition.place) for condition in flat.having]
+        calls = [(call, place) for node, place in expressions for call in aggregates_in(node)]
         group = self._group(flat, keys, calls, select.place, always=always)
         return self._read(group, flat)
 
@@ -201,7 +201,7 @@ class Binder:
         """Bind the outer query of a grouped query: its SELECT items and HAVING, over the columns of the groups."""
         place = group.inner.place
 
-        def said(node: exp.Expr, at: Place) -> exp.Expr:
+        def over_groups(node: exp.Expr, at: Place) -> exp.Expr:
             name = group.named.get(node.sql())
             if name is not None:
                 return exp.column(name, table="", quoted=True)
@@ -210,20 +210,22 @@ class Binder:
                 self.refuse(at, f"{text_of_expression(node)} is neither grouped nor aggregated", expected)
             copy = node.copy()
             for child in list(copy.iter_expressions()):
-                child.replace(said(child, at))
+                child.replace(over_groups(child, at))
             return copy
 
         items = [
             FlatItem(
                 name=i.name,
-                expression=said(i.expression, i.place),
+                expression=over_groups(i.expression, i.place),
                 place=i.place,
                 text=text_of_expression(i.expression),
             )
             for i in flat.items
         ]
         having = [
-            Condition(expression=said(c.expression, c.place), place=c.place, text=text_of_expression(c.expression))
+            Condition(
+                expression=over_groups(c.expression, c.place), place=c.place, text=text_of_expression(c.expression)
+            )
             for c in flat.having
         ]
         above = _reading(group, place)

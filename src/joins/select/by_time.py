@@ -108,18 +108,18 @@ def _over_pairs(topology: Topology, flat: Flat, number: int, timed: _Timed, plac
     where = [one for one in flat.where if not any(one is other for other in used)]
     if join.inner:
         where += rest
-    asked = {flat.first: [one for one in where if _is_of(flat, one, flat.first)], join.alias: rest}
+    side_conditions = {flat.first: [one for one in where if _is_of(flat, one, flat.first)], join.alias: rest}
     if join.inner:
-        asked[join.alias] = [one for one in where if _is_of(flat, one, join.alias)]
-        where = [one for one in where if not any(one is other for other in asked[join.alias])]
+        side_conditions[join.alias] = [one for one in where if _is_of(flat, one, join.alias)]
+        where = [one for one in where if not any(one is other for other in side_conditions[join.alias])]
     elif hidden := [one for one in rest if not _is_of(flat, one, join.alias)]:
         what = f"ON {text_of_expression(hidden[0].expression)} in a LEFT JOIN by time is not supported yet"
         expected = f"equalities, times, and conditions on {join.alias} alone that cannot fail"
         refuse(topology, hidden[0].place, what, expected)
-    where = [one for one in where if not any(one is other for other in asked[flat.first])]
+    where = [one for one in where if not any(one is other for other in side_conditions[flat.first])]
     cut = QueryCut([], join, flat.joins[1:])
     wanted = columns_used(flat, cut)
-    left, right = (side_of(flat, alias, [], asked[alias], wanted, bind, place) for alias in sides)
+    left, right = (side_of(flat, alias, [], side_conditions[alias], wanted, bind, place) for alias in sides)
     for side, alias in ((left, flat.first), (right, join.alias)):
         if not side.rows.primary_key:
             what = f"{alias} has no primary key, and is joined by time"

@@ -140,7 +140,7 @@ class TreeCompiler:
         def resolve(column: exp.Column) -> Typed:
             return value(column, names.index(column.name), self._type(column.table, column.name))
 
-        asked = [self._condition(condition, resolve) for condition in self.placed.own.get(branch.alias, ())]
+        row_filters = [self._condition(condition, resolve) for condition in self.placed.own.get(branch.alias, ())]
         if not self.tree.optional(branch.alias):
             own = [
                 self._condition(condition, resolve)
@@ -148,8 +148,8 @@ class TreeCompiler:
                 if {column.table for column in condition.expression.find_all(exp.Column)} == {branch.alias}
             ]
             # one that can fail is left to WHERE, which reports dead letters
-            asked += [expression for expression in own if expression.failed is None]
-        return all_of(asked)
+            row_filters += [expression for expression in own if expression.failed is None]
+        return all_of(row_filters)
 
     # -- what is computed
 

@@ -232,7 +232,7 @@ def over(
         inner: exp.Expr = copy.this
         return inner
 
-    def asked(condition: Condition) -> Condition:
+    def moved_condition(condition: Condition) -> Condition:
         text = condition.text or text_of_expression(condition.expression)
         return Condition(expression=moved(condition.expression), place=condition.place, text=text)
 
@@ -246,10 +246,10 @@ def over(
         readings={alias: pair, **{name: flat.readings[name] for name in outside if name in flat.readings}},
         first=alias,
         joins=[
-            FlatJoin(alias=join.alias, inner=join.inner, on=tuple(map(asked, join.on)), full=join.full)
+            FlatJoin(alias=join.alias, inner=join.inner, on=tuple(map(moved_condition, join.on)), full=join.full)
             for join in cut.behind
         ],
-        where=list(map(asked, where)),
+        where=list(map(moved_condition, where)),
         items=[
             FlatItem(
                 name=item.name,

@@ -172,8 +172,8 @@ class _Parser:
         conditions = conjuncts(None if having is None else having.this)
         for condition in conditions:
             self._check(condition, aggregates=True)
-        said = (*(item.expression for item in items), *conditions, *ranked_by(ranking))
-        grouped = bool(group or conditions) or any(one is not None and any(aggregates_in(one)) for one in said)
+        expressions = (*(item.expression for item in items), *conditions, *ranked_by(ranking))
+        grouped = bool(group or conditions) or any(one is not None and any(aggregates_in(one)) for one in expressions)
         if grouped and (star := next((item for item in items if item.star is not None), None)):
             refuse(self.topology, star.place, "* of groups", "the columns of GROUP BY, and aggregates AS a name")
         return Select(

@@ -49,14 +49,14 @@ def place_conditions(bound: BoundTree) -> PlacedConditions:
     """Decide where each condition of a bound tree is evaluated."""
     masks: dict[str, exp.Expr] = {}
     own: dict[str, tuple[Condition, ...]] = {}
-    asked: list[Condition] = []
+    whole_row_conditions: list[Condition] = []
     for join in bound.flat.joins:
         branch = bound.tree.branches[join.alias]
         residual = branch.residual
         if residual and _of_its_rows(bound, branch):
             own[branch.alias], residual = residual, ()
         if branch.inner:  # another table is inner-joined through it, so this is a condition on the whole row
-            asked += residual
+            whole_row_conditions += residual
         elif conditions := [*_of_parent(branch, masks), *(_masked(one.expression, masks) for one in residual)]:
             masks[branch.alias] = exp.and_(*conditions)
     items = tuple(
@@ -74,7 +74,7 @@ def place_conditions(bound: BoundTree) -> PlacedConditions:
             place=one.place,
             text=one.text or text_of_expression(one.expression),
         )
-        for one in (*bound.tree.filters, *asked)
+        for one in (*bound.tree.filters, *whole_row_conditions)
     )
     return PlacedConditions(items=items, filters=filters, own=own)
 

@@ -32,11 +32,11 @@ def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Ex
     windows = [(node.unalias(), names[i], i) for i, node in enumerate(select.expressions)]
     windows = [one for one in windows if isinstance(one[0], exp.Window)]
     qualify = select.args.get("qualify")
-    asked = () if qualify is None else conjuncts(qualify.this)
-    windows += [(node, HIDDEN, len(names)) for one in asked for node in one.find_all(exp.Window)]
+    conditions = () if qualify is None else conjuncts(qualify.this)
+    windows += [(node, HIDDEN, len(names)) for one in conditions for node in one.find_all(exp.Window)]
     if not windows:
-        if asked:
-            refuse(asked[0], "QUALIFY without ROW_NUMBER()", "WHERE, or HAVING")
+        if conditions:
+            refuse(conditions[0], "QUALIFY without ROW_NUMBER()", "WHERE, or HAVING")
         return None
     (window, name, at), *others = windows
     assert isinstance(window, exp.Window)
@@ -45,7 +45,7 @@ def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Ex
     if select.args.get("distinct") is not None:
         refuse(window, "DISTINCT together with ROW_NUMBER()", "DISTINCT in a query in FROM")
     ranking = _ranking_of(window, name, at, place(window))
-    for one in asked:
+    for one in conditions:
         limit = _limit_of(one, name, "", alone=True)
         if limit is None or not limit[1]:
             refuse(one, f"QUALIFY {one.sql('spark')}", AROUND)

@@ -26,7 +26,8 @@ class QueryRows:
     """The columns and keys of a query whose rows another query reads. It has the interface of a `TableSchema`.
 
     `primary_key`: names of columns that are proved to identify a row. It is empty if the key is not among the
-    columns. `also`: further keys. Column names that begin with `_` are internal: queries cannot use them."""
+    columns. `also`: further keys. Column names that begin with `_` are internal: queries cannot use them. `former`
+    and `left_out` are always empty; a `TableSchema` has them."""
 
     columns: tuple[QueryColumn, ...]
     primary_key: tuple[str, ...]

@@ -35,26 +35,26 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
     `outer` are the table names of the enclosing query, `alias` is the name for the join. Raises Unsupported for
     subqueries that cannot be rewritten."""
     negated = isinstance(condition, exp.Not)
-    asked = condition.this.unnest() if negated else condition
-    if isinstance(asked, exp.Exists):
-        inner = asked.this.unnest()
+    predicate = condition.this.unnest() if negated else condition
+    if isinstance(predicate, exp.Exists):
+        inner = predicate.this.unnest()
         pairs: list[tuple[exp.Expr, exp.Expr]] = []
-    elif isinstance(asked, exp.In) and asked.args.get("query") is not None:
-        inner = asked.args["query"].unnest()
+    elif isinstance(predicate, exp.In) and predicate.args.get("query") is not None:
+        inner = predicate.args["query"].unnest()
         if negated:
-            text = f"{asked.this.sql('spark')} NOT IN (SELECT …), which is never true once a NULL is found,"
-            refuse(asked, f"{text} is not supported", "NOT EXISTS (SELECT 1 FROM … WHERE … = …)")
+            text = f"{predicate.this.sql('spark')} NOT IN (SELECT …), which is never true once a NULL is found,"
+            refuse(predicate, f"{text} is not supported", "NOT EXISTS (SELECT 1 FROM … WHERE … = …)")
         _must_be_select(inner)
         if len(inner.expressions) != 1 or inner.find(exp.Star) in inner.expressions:
-            refuse(asked, "IN (SELECT …) of several columns", "IN (SELECT x FROM …), one column")
-        pairs = [(inner.expressions[0].unalias(), asked.this.unnest())]
+            refuse(predicate, "IN (SELECT …) of several columns", "IN (SELECT x FROM …), one column")
+        pairs = [(inner.expressions[0].unalias(), predicate.this.unnest())]
     else:
         return None
     _must_be_select(inner)
     found, own = _correlated(inner, outer)
     pairs += found
     if not pairs:
-        refuse(asked, "EXISTS without an equality with the outer query", "WHERE inner.x = outer.y within it")
+        refuse(predicate, "EXISTS without an equality with the outer query", "WHERE inner.x = outer.y within it")
     for _, theirs in pairs:
         if not isinstance(theirs, exp.Column):
             refuse(theirs, f"{theirs.sql('spark')} compared with a subquery", "a plain column of the outer query")

@@ -89,7 +89,7 @@ class Select:
     """A SELECT of the supported shape. All conditions in `where` and in `having` must be true.
 
     `grouped`: the rows of the result are groups by the values of `group`. If `group` is empty, there is a single
-    group."""
+    group. `ranking` is its ROW_NUMBER(). `relations` are the tables by alias."""
 
     table: str
     first: Relation

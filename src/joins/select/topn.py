@@ -119,13 +119,13 @@ def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> t
 
 def _of_groups(flat: Flat, select: Select, key: exp.Expr) -> exp.Expr:
     """Return the expression of the query, or of GROUP BY, for a column of the group key (`g0`, …)."""
-    said = {one.expression.sql(): node for one, node in zip(flat.group, select.group, strict=True)}
-    if not said:  # there is one group, so no ties
+    written = {one.expression.sql(): node for one, node in zip(flat.group, select.group, strict=True)}
+    if not written:  # there is one group, so no ties
         return exp.Literal.number(1)
-    meant = list(said)[int(key.name[1:])]
-    words = {item.name: item.expression for item in select.items}
-    names = (item.name for item in flat.items if item.expression.sql() == meant)
-    return next((word for name in names if (word := words.get(name)) is not None), said[meant])
+    wanted = list(written)[int(key.name[1:])]
+    selected = {item.name: item.expression for item in select.items}
+    names = (item.name for item in flat.items if item.expression.sql() == wanted)
+    return next((word for name in names if (word := selected.get(name)) is not None), written[wanted])
 
 
 def _name_in_query(flat: Flat, node: exp.Expr) -> exp.Expr | None:
@@ -138,7 +138,7 @@ def _name_in_query(flat: Flat, node: exp.Expr) -> exp.Expr | None:
         alias, _, name = name.partition(".")
     wanted = exp.column(name, table=alias, quoted=True)
     for scoped, columns in flat.scope.items():
-        for said, meant in columns.items():
-            if meant == wanted and said[0] != "_":
-                return exp.column(said, table=scoped, quoted=True)
+        for shown, expression in columns.items():
+            if expression == wanted and shown[0] != "_":
+                return exp.column(shown, table=scoped, quoted=True)
     return None

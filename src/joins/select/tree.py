@@ -42,7 +42,9 @@ class Branch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """The root, all tables by alias, and the conditions that no join uses (`filters`)."""
+    """The root, all tables by alias, and the conditions that no join uses (`filters`).
+
+    `branches` has the tables by alias."""
 
     root: Branch
     branches: Mapping[str, Branch]

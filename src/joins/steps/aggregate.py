@@ -31,7 +31,7 @@ Put = Callable[[bytes, bytes | None], None]
 
 @dataclass(slots=True, kw_only=True)
 class GroupState:
-    """The state of one group: its contents, and the time and trace of its newest change.
+    """The state of one group: its contents (`kept`), and the time (ms) and trace of its newest change.
 
     `next_page` is the number for the next page of a bag."""
 

@@ -24,7 +24,9 @@ Entry = list[Any]  # the count of a tuple, then its values
 
 @dataclass(slots=True)
 class _Page:
-    """One page. `entries` is None until the page is read. `changed`: it must be stored."""
+    """One page: its number, its size in bytes, the number of its tuples, and its first tuple.
+
+    `entries` is None until the page is read. `changed`: it must be stored."""
 
     number: int
     size: int

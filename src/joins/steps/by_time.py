@@ -188,7 +188,8 @@ def _pair(interval: Interval, outlet: int, one: TimedRow, other: TimedRow) -> Me
 class Watermark:
     """The watermark of a query (ms): that of its slower side. It never decreases.
 
-    `youngest` (ms) has the greatest time by step number of the side. A side without rows holds the watermark at 0."""
+    `youngest` (ms) has the greatest time by step number of the side. A side without rows holds the watermark at 0.
+    `reached` is the watermark so far."""
 
     sides: tuple[TimedSide, ...]
     youngest: dict[int, int] = field(default_factory=dict)

@@ -23,7 +23,10 @@ Image = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Envelope:
-    """The content of a record. `sequence` is 0 if its source has none. `partial`: see docs/glossary.md."""
+    """The content of a record: `op` and the images as in Debezium's envelope. `ts_ms` is the source's time of the
+    change.
+
+    `sequence` is 0 if the source has none. `partial`: the topic lacks a part of the table's history."""
 
     op: str = " "
     before: Image | None = None

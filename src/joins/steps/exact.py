@@ -17,7 +17,9 @@ from joins.query.value_types import family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A sum of doubles. Infinities and NaN are only counted, so `finite` remains right after their removal."""
+    """A sum of doubles. `finite` is the sum of the finite values.
+
+    NaN, positive and negative infinities are only counted, so the sum stays right after their removal."""
 
     finite: Decimal
     nan: int = 0

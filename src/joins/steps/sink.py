@@ -46,10 +46,10 @@ class Writes:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """The result of a batch: counts, and the truncation points of its markers.
+    """The result of a batch: the numbers of rows that were put and deleted, and of refused records.
 
-    `late` is the number of `refused` records that came too late for a join by time. `settled` is the number of
-    dead-letter records of earlier batches whose rows were accepted now."""
+    `late` is the part of `refused` that came too late for a join by time. `settled` is the number of dead-letter
+    records of earlier batches whose rows were accepted now. `truncation_points` are those of the batch's markers."""
 
     rows_put: int = 0
     rows_gone: int = 0

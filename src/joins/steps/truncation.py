@@ -35,7 +35,8 @@ MOST = 250_000  # rows held in memory
 
 @dataclass(slots=True)
 class _Reported:
-    """The newest change of a row (None: deleted), and its earlier images that no later change has retracted."""
+    """The newest change of a row (`live`; None: deleted), and its earlier images that no later change has retracted
+    (`stale`)."""
 
     live: Changed | None = None
     stale: list[Values] = field(default_factory=list)

@@ -22,7 +22,9 @@ Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run of a join, from an empty state on. `committed` is the last batch that Spark committed, -1 before the
-    first."""
+    first.
+
+    `first_timestamp` is older than each of its writes."""
 
     id: str
     first_timestamp: int
@@ -46,7 +48,8 @@ class Cut:
 class TableSink(Protocol):
     """Writes the batches of one run, one at a time. Every call may be repeated.
 
-    Raises Retriable while a server is unavailable."""
+    `by_row`: the sink needs the messages of a row together, in one partition. Raises Retriable while a server is
+    unavailable."""
 
     by_row: bool
     """True if a task needs all messages of a row, one after the other."""

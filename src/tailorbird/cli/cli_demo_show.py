@@ -51,7 +51,10 @@ _WITHHELD_REPORTED = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """Options of the demo. `seconds` limits the traffic; None means until Ctrl-C."""
+    """Options of the demo. `seconds` limits the traffic (None: until Ctrl-C), `rate` is its changes per second.
+
+    `sizes` are the numbers of rows by table. `fleet`: agents capture, through a gateway. `keep`: servers keep
+    running at the end."""
 
     file: str
     seconds: float | None
@@ -65,7 +68,10 @@ class DemoOptions:
 
 @dataclass(slots=True)
 class TrafficResult:
-    """Counts and freshness samples of the live traffic."""
+    """Results of the live traffic: changes by kind (`kinds`), counters of the processes (`totals`), freshness
+    samples.
+
+    `withheld` is the share of processor time that the host gave to other machines."""
 
     kinds: dict[str, int] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)

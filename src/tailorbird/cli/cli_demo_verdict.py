@@ -49,7 +49,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The comparison of each table in HBase, by name, and the lines to print."""
+    """The comparison of each table in HBase by name (`found`), and the lines to print."""
 
     found: Mapping[str, Comparison]
     lines: tuple[str, ...]

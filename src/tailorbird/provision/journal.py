@@ -32,7 +32,9 @@ class Applier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """The last apply: its process, its start (ms), and its current step, `number` of `of`. `ended`: it is done."""
+    """The last apply: its process `who`, its start, and its current step: `number` of `of`, described by `doing`.
+
+    `ended`: all steps are done."""
 
     who: Applier
     began_ms: int

@@ -26,7 +26,9 @@ Families = dict[str, tuple[FamilySpec, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Step: nothing to do, the object exists as needed. `peer`: it is a replication peer, so its name is in use."""
+    """Step: nothing to do, the object exists as needed. `peer`: it is a replication peer, so its name is in use.
+
+    `note` is shown to the user."""
 
     kind: Kind
     name: str

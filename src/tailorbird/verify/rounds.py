@@ -43,7 +43,7 @@ Look = Callable[[Sequence[str]], Mapping[str, RowObservation]]
 class RecheckResult:
     """The result of all rounds: the keys that differ, the first findings, and the number of moving rows.
 
-    `unknown` gives by reason the number of rows that no round decided."""
+    `unknown` gives by reason the number of rows that no round decided. `looks` is the number of rounds."""
 
     differing: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

@@ -23,7 +23,8 @@ class SeenState:
     """The state of a join on this machine.
 
     `fingerprint` identifies its query, `engine` its engine (empty: unknown). `complete`: the run has produced its
-    first complete result. `rate` is the measured number of changes per second, or None."""
+    first complete result. `rate` is the measured number of changes per second, or None. `partitions` and `topics`
+    are those of the state."""
 
     fingerprint: str
     partitions: int

@@ -77,7 +77,7 @@ class ShopTransaction:
 
 @dataclass(slots=True, kw_only=True)
 class Shop:
-    """State of the generator: the greatest ids, and the revision of each existing order.
+    """State of the generator: the greatest id of each table, and the revision of each existing order (`orders`).
 
     `most` is the number of orders to keep: once it is reached, each new order is followed by a removal."""
 

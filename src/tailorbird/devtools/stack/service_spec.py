@@ -40,7 +40,8 @@ class ServiceSpec:
     """One server. `files` are written before `argv` starts it in the foreground. It writes the files `log` and
     `out`.
 
-    `leftovers` of a killed server are removed before it starts again."""
+    `leftovers` of a killed server are removed before it starts again. `folders` are created before, `preparation`
+    runs once before the first start. `start_seconds` is the time limit of a start."""
 
     name: ServiceName
     argv: tuple[str, ...]

@@ -79,7 +79,8 @@ LOAD_LOGIN: Final = Login(user="app", password="app")
 class StackSettings:
     """One local stack: `home` has its data, logs and configuration, `cache` the downloads.
 
-    Stacks with different homes and ports can run at the same time and share a cache."""
+    Stacks with different homes and ports can run at the same time and share a cache. `bind` is the address that
+    servers listen on."""
 
     home: Path
     cache: Path

@@ -19,6 +19,7 @@ class IndexStatus:
 
     `missing_changes` is the number of changes that are committed at the sources and may not be visible to queries
     yet. At 0 the index is complete, and `behind` is then 0. It is None if captures or barriers report too little.
+    `processes` serve the index, `collections` are its targets. `quiet` is the seconds without news of a complete index.
 
     States: `serving`; `idle`: no process serves its peer; `disabled`: HBase ships nothing; `missing`: it has no
     peer; `stray`: a peer of this topology that belongs to no index of the file."""

@@ -43,7 +43,9 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachedGoal:
-    """A goal that was reached after `seconds`. `offset` is that of the positions record that covers it."""
+    """A goal that the log, the tables or the indexes (`until`) reached after `seconds`.
+
+    `offset` is that of the positions record that covers it."""
 
     source: str
     until: Until

@@ -22,7 +22,8 @@ class CheckResult:
     """The result of one stage for one table. Most fields are those of `tailorbird.verify.findings.Verdict`.
 
     `findings` are the first differences, `seconds` is the duration. `unknown` lists reasons why rows were not
-    compared."""
+    compared. `differing` and `moving` are numbers of rows, `cut` is the position that was compared, `at_ms` the
+    time."""
 
     stage: str
     table: str
@@ -42,7 +43,7 @@ class CheckRun:
     """The last run of a check.
 
     `turn` is the part of the sample that it compared. `error` is the error that ended it early. `equal_ms` is when
-    the last run that found everything equal began (0: never)."""
+    the last run that found everything equal began (0: never). `checked` are the results by stage and table."""
 
     check: str
     began_ms: int

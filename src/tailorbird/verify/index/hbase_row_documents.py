@@ -51,7 +51,9 @@ class RowDocuments:
         self._hidden: frozenset[str] = UNCOMPARED
 
     def check(self, file: str) -> None:
-        """Check that the table exists. Raises UsageError if it does not, Retriable while HBase is unavailable."""
+        """Check that the table exists. Raises UsageError, with a remedy for the topology's `file`, if it does not.
+
+        Raises Retriable while HBase is unavailable."""
         self._joined.check(file)
 
     def newest_layout(self) -> Layout | None:

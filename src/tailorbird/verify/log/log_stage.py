@@ -79,7 +79,8 @@ class NearSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogImage:
-    """A record of the topic: its row (None for a delete), its source position (`tag`), and its offset as text."""
+    """A record of the topic: its row (None for a delete), its source position (`tag`), and its offset as text
+    (`reported`)."""
 
     row: Row | None
     tag: str

@@ -34,17 +34,19 @@ class Board:
         self._fit: FitBoard | None = None
 
     def view(self) -> View | None:
-        """Return the dashboard's columns. They are read from Solr until the index has some.
+        """Return the dashboard's columns, or None while the index has no columns.
 
-        Raises TopologyError if the dashboard names a column that the index lacks."""
+        They are read from Solr until the index has some. Raises TopologyError if the dashboard names a column that
+        the index lacks."""
         if self._view is None:
             self._view = view_of(self.topology, self.dashboard, self._known())
         return self._view
 
     def fit(self) -> FitBoard | None:
-        """Return the panels with their columns. They are read from Solr until the index has columns.
+        """Return the panels with their columns, or None while the index has no columns.
 
-        Raises TopologyError if a panel names a column that the index lacks."""
+        They are read from Solr until the index has columns. Raises TopologyError if a panel names a column that the
+        index lacks."""
         if self._fit is None and self.view() is not None:
             self._fit = fit(self.topology, self.dashboard, self._known())
         return self._fit

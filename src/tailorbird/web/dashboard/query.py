@@ -27,9 +27,9 @@ _WORD = re.compile(r"\w+(?:[.,'’]\w+)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The user's selection: search words, values per facet (any of them), and a time range.
+    """The user's selection: search words, selected values by facet (`picks`), and a time range (`window`).
 
-    `whole` are facets whose values are all listed."""
+    A row matches a facet with any of its values. `whole` are facets whose values are all listed."""
 
     words: str = ""
     picks: Mapping[str, frozenset[Value]] = field(default_factory=dict)

@@ -51,7 +51,8 @@ class PageColumn:
 class View:
     """The columns of a dashboard, with the fields of its index. `time` and `words` are Solr fields.
 
-    `reports_incomplete`: the barriers have the number of changes that the join refused. Older collections lack it."""
+    `reports_incomplete`: the barriers have the number of changes that the join refused. Older collections lack it.
+    `time_heading` is the heading of the time column."""
 
     title: str
     facets: tuple[PageColumn, ...]

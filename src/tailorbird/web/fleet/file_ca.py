@@ -46,8 +46,8 @@ def init(folder: Path, tenant: str) -> None:
 def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> str:
     """Create the key and certificate of an agent or gateway in the folder `into`. Return the serial number.
 
-    Writes `ca.pem`, `cert.pem` and `key.pem`. Raises UsageError without an authority, or if the folder has a key
-    already."""
+    Writes `ca.pem`, `cert.pem` and `key.pem`. `hosts` are the host names of a gateway, `days` is the validity.
+    Raises UsageError without an authority, or if the folder has a key already."""
     if (into / "key.pem").exists():
         raise UsageError(f"{into / 'key.pem'} already exists", "choose another folder: --into")
     key = ec.generate_private_key(ec.SECP256R1())

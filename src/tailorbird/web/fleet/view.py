@@ -15,7 +15,8 @@ _QUIET_MS = 180_000  # a source without a report for this long is considered una
 
 @dataclass(frozen=True, slots=True)
 class AgentLine:
-    """One agent on the page. `why` is the reason if its health is not good."""
+    """One agent on the page. `why` is the reason if its health is not good. `drained`: its sources were moved off
+    it."""
 
     name: str
     health: Health
@@ -28,7 +29,7 @@ class AgentLine:
 
 @dataclass(frozen=True, slots=True)
 class GatewayLine:
-    """One gateway on the page, with the number of its agents."""
+    """One gateway on the page, with the number of its agents. `drained`: its agents were moved off it."""
 
     name: str
     health: Health
@@ -40,7 +41,7 @@ class GatewayLine:
 class TableLine:
     """A table that an agent sees. `captured` is the source that captures it, or None.
 
-    During a snapshot, `read` of about `rows` rows are read."""
+    During a snapshot, `read` of about `rows` rows are read. `done`: the snapshot has ended."""
 
     agent: str
     connection: str
@@ -68,7 +69,9 @@ class TableLine:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """One source on the page: its configuration and state. `holder` is the agent that captures it."""
+    """One source on the page: its configuration and state. `holder` is the agent that captures it.
+
+    By table, `reading` are the rows that running snapshots have read, and `read` those of finished snapshots."""
 
     name: str
     version: int

@@ -17,7 +17,9 @@ from ingest.fleet.state import FleetState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedSource:
-    """A source's configuration in the file. `done` says whether the fleet had none, another one, or the same one."""
+    """A source's configuration in the file. `done` says whether the fleet had none, another one, or the same one.
+
+    `reported` is the configuration, `note` is shown to the user."""
 
     source: str
     reported: Mapping[str, Any]

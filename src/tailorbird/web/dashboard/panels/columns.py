@@ -38,7 +38,8 @@ class PanelColumn:
     """A column as panels use it, with the Solr fields for each purpose.
 
     `counted` is for counting and filtering, `number` for sums, `ordered` for comparisons; the last two are empty if
-    there is no such field. `many`: a row may have several values. `type` is Solr's type."""
+    there is no such field. `many`: a row may have several values. `type` is Solr's type. `look` is the format for
+    display."""
 
     name: str
     look: Look

@@ -19,7 +19,7 @@ class FitPanel:
     """A panel with the columns of its index.
 
     `sums` are the Solr aggregations of its measures (empty: a count), `measured` their columns. `fields` are the
-    columns that group the rows or are shown, `where` its own filters."""
+    columns that group the rows or are shown, `where` its own filters. `by` is the column that splits it."""
 
     panel: Panel
     sums: tuple[str, ...]
