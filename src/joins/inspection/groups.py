@@ -57,7 +57,9 @@ class _Group(Packed):
         return [count, float(number * Fraction(2) ** exponent) if type_.kind.startswith("float") else number]
 
     def bag(self, last: LogicalType, functions: set[str]) -> int:
-        """Read a whole bag. Return the number of different tuples."""
+        """Read a whole bag. Return the number of different tuples.
+
+        `functions` read the bag, and `last` is the type of the last value of its tuples."""
         distinct = self.count()
         if "sum_distinct" in functions:
             self.total(last)

@@ -20,28 +20,28 @@ _SRID = "^SRID=([0-9]+);"
 
 
 class StX(exp.Expression, exp.Func):
-    """`ST_X(point)`, and `ST_Longitude(point)`."""
+    """The syntax node of `ST_X(point)` and `ST_Longitude(point)`."""
 
     arg_types: ClassVar = {"this": True}
     _sql_names: ClassVar = ["ST_X", "ST_LONGITUDE"]
 
 
 class StY(exp.Expression, exp.Func):
-    """`ST_Y(point)`, and `ST_Latitude(point)`."""
+    """The syntax node of `ST_Y(point)` and `ST_Latitude(point)`."""
 
     arg_types: ClassVar = {"this": True}
     _sql_names: ClassVar = ["ST_Y", "ST_LATITUDE"]
 
 
 class StSrid(exp.Expression, exp.Func):
-    """`ST_SRID(geometry)`."""
+    """The syntax node of `ST_SRID(geometry)`."""
 
     arg_types: ClassVar = {"this": True}
     _sql_names: ClassVar = ["ST_SRID"]
 
 
 class StAsText(exp.Expression, exp.Func):
-    """`ST_AsText(geometry)`, and `ST_AsWKT(geometry)`."""
+    """The syntax node of `ST_AsText(geometry)` and `ST_AsWKT(geometry)`."""
 
     arg_types: ClassVar = {"this": True}
     _sql_names: ClassVar = ["ST_ASTEXT", "ST_ASWKT"]

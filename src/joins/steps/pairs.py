@@ -58,7 +58,8 @@ class Side(NamedTuple):
         return None if None in key else text_of(key)
 
     def alone(self, name: bytes, payload: bytes | None) -> Message:
-        """Return the message for a row without a match. Without `payload` it is the delete of that result."""
+        """Return the message for a row without a match; `name` is the row's id. Without `payload` it deletes that
+        result."""
         lacking = (self.pair.right, self.pair.left)[self.number]
         nulls = b",".join([b"null"] * len(lacking.id_columns))
         k = name + b"," + nulls if self.number == 0 else nulls + b"," + name

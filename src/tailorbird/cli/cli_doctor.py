@@ -104,18 +104,18 @@ def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Chec
 
     subject = f"source {source.name}"
     address = f"{source.hostname}:{source.port}"
-    log_events = server_inspection(source)
-    if isinstance(log_events, UnreachableServer):
+    inspection = server_inspection(source)
+    if isinstance(inspection, UnreachableServer):
         remedy = (
             f"correct username or password; CREATE USER '{source.username}'@'%' if it is missing"
-            if log_events.refused
+            if inspection.refused
             else "the server is not reachable: start it, open its port to this host, or correct hostname and port"
         )
-        yield reached(subject, address, log_events.problem, remedy)
+        yield reached(subject, address, inspection.problem, remedy)
         return
-    schemas.update(published_schemas(source, log_events.tables))
+    schemas.update(published_schemas(source, inspection.tables))
     yield reached(subject, address, "", "")
-    yield from judge(source, log_events)
+    yield from judge(source, inspection)
 
 
 def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
@@ -124,18 +124,18 @@ def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]
     from tailorbird.operate.doctor.postgres import judge_postgres
 
     subject, address = f"source {source.name}", f"{source.hostname}:{source.port}/{source.dbname}"
-    log_events = postgres_inspection(topology, source)
-    if isinstance(log_events, UnreachableServer):
+    inspection = postgres_inspection(topology, source)
+    if isinstance(inspection, UnreachableServer):
         remedy = (
             f'correct username, password or dbname, and pg_hba.conf; CREATE ROLE "{source.username}" if it is missing'
-            if log_events.refused
+            if inspection.refused
             else "the server is not reachable: start it, open its port to this host, or correct hostname and port"
         )
-        yield reached(subject, address, log_events.problem, remedy)
+        yield reached(subject, address, inspection.problem, remedy)
         return
-    schemas.update(published_schemas(source, [one.table for one in log_events.tables]))
+    schemas.update(published_schemas(source, [one.table for one in inspection.tables]))
     yield reached(subject, address, "", "")
-    yield from judge_postgres(source, log_events, grants_of(source))
+    yield from judge_postgres(source, inspection, grants_of(source))
 
 
 def _topics(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:

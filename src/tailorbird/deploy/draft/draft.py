@@ -111,7 +111,7 @@ class DraftSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """The draft of a whole topology."""
+    """The draft of a whole topology. `notes` are remarks that the file shows to the user."""
 
     name: str
     sources: tuple[DraftSource, ...]

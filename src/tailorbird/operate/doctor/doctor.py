@@ -113,37 +113,37 @@ def grants(source: Source) -> list[str]:
     return statements
 
 
-def judge(source: Source, log_events: ServerInspection) -> list[Checkup]:
+def judge(source: Source, inspection: ServerInspection) -> list[Checkup]:
     """Return all findings about a source's server, in the order in which to fix them.
 
-    `log_events` are the answers of the server."""
+    `inspection` are the answers of the server."""
     subject = f"source {source.name}"
-    found = [Checkup(subject=subject, check="version", status="ok", found=log_events.version)]
-    found += _privileges(subject, source, log_events)
+    found = [Checkup(subject=subject, check="version", status="ok", found=inspection.version)]
+    found += _privileges(subject, source, inspection)
     if source.poll is None:
-        found += _settings(subject, log_events)
-        found += [_retention(subject, log_events), *_server_ids(subject, source, log_events)]
-    if log_events.longest >= LONG_TRANSACTION:
-        found.append(_row_versions(subject, source, log_events))
-    for table in log_events.tables:
+        found += _settings(subject, inspection)
+        found += [_retention(subject, inspection), *_server_ids(subject, source, inspection)]
+    if inspection.longest >= LONG_TRANSACTION:
+        found.append(_row_versions(subject, source, inspection))
+    for table in inspection.tables:
         found += judge_table(subject, source, table)
     return found
 
 
-def _row_versions(subject: str, source: Source, log_events: ServerInspection) -> Checkup:
+def _row_versions(subject: str, source: Source, inspection: ServerInspection) -> Checkup:
     """Warn of a long snapshot, because InnoDB keeps every row version that is newer than its transaction."""
     return Checkup(
         subject=subject,
         check="row versions",
         status="warning",
-        found=f"a transaction of user {source.username} has been open for {log_events.longest // 60} minutes: "
+        found=f"a transaction of user {source.username} has been open for {inspection.longest // 60} minutes: "
         "the server keeps all row versions since then",
         remedy="wait; tables with a key of integers or text are read in short chunks (docs/capture.md, Snapshots)",
     )
 
 
-def _privileges(subject: str, source: Source, log_events: ServerInspection) -> list[Checkup]:
-    absent = [t.name for t in log_events.tables if t.absent]
+def _privileges(subject: str, source: Source, inspection: ServerInspection) -> list[Checkup]:
+    absent = [t.name for t in inspection.tables if t.absent]
     found = [
         Checkup(
             subject=subject,
@@ -154,11 +154,11 @@ def _privileges(subject: str, source: Source, log_events: ServerInspection) -> l
         )
         for name in absent
     ]
-    unreadable = [t.name for t in log_events.tables if t.readable is not None and not t.absent]
-    lacking = [*log_events.denied, *(f"SELECT on {name}" for name in unreadable)]
+    unreadable = [t.name for t in inspection.tables if t.readable is not None and not t.absent]
+    lacking = [*inspection.denied, *(f"SELECT on {name}" for name in unreadable)]
     if not lacking:
         return [*found, Checkup(subject=subject, check="grants", status="ok", found="all required privileges")]
-    refusals = [t.readable for t in log_events.tables if t.readable is not None and not t.absent]
+    refusals = [t.readable for t in inspection.tables if t.readable is not None and not t.absent]
     return [
         *found,
         Checkup(
@@ -171,7 +171,7 @@ def _privileges(subject: str, source: Source, log_events: ServerInspection) -> l
     ]
 
 
-def _settings(subject: str, log_events: ServerInspection) -> list[Checkup]:
+def _settings(subject: str, inspection: ServerInspection) -> list[Checkup]:
     found = []
     for name, wanted, status, why in (
         ("log_bin", "ON", "fault", "nothing is logged"),
@@ -181,8 +181,8 @@ def _settings(subject: str, log_events: ServerInspection) -> list[Checkup]:
         ("binlog_row_metadata", "FULL", "warning", "the log has no column names: capture derives them from DDL"),
         ("gtid_mode", "ON", "warning", "a fail-over cannot be followed, and snapshots need locks"),
     ):
-        value = log_events.variables.get(name)
-        if value is None and (log_events.maria or wanted == "" or name == "binlog_row_metadata"):
+        value = inspection.variables.get(name)
+        if value is None and (inspection.maria or wanted == "" or name == "binlog_row_metadata"):
             continue  # this server does not have the variable
         shown = value if value else "empty" if value == "" else "not there"
         if (value or "").upper() == wanted:
@@ -195,33 +195,33 @@ def _settings(subject: str, log_events: ServerInspection) -> list[Checkup]:
                     check=name,
                     status=severity,
                     found=f"{shown}: {why}",
-                    remedy=_setting(name, wanted, log_events),
+                    remedy=_setting(name, wanted, inspection),
                 )
             )
     return found
 
 
-def _setting(name: str, wanted: str, log_events: ServerInspection) -> str:
+def _setting(name: str, wanted: str, inspection: ServerInspection) -> str:
     if name == "log_bin":
         return "set log_bin and server_id in my.cnf and restart the server"
     if name == "gtid_mode":
         return (
             "SET PERSIST enforce_gtid_consistency = ON; then SET PERSIST gtid_mode = OFF_PERMISSIVE, ON_PERMISSIVE, ON"
         )
-    persisted = "GLOBAL" if log_events.maria or log_events.version.startswith("5.") else "PERSIST"
+    persisted = "GLOBAL" if inspection.maria or inspection.version.startswith("5.") else "PERSIST"
     also = ", and in my.cnf" if persisted == "GLOBAL" else ""
     return f"SET {persisted} {name} = {wanted or repr('')}{also}; open sessions keep the old value"
 
 
-def _retention(subject: str, log_events: ServerInspection) -> Checkup:
-    seconds = int(log_events.variables.get("binlog_expire_logs_seconds") or 0)
-    seconds = seconds or int(float(log_events.variables.get("expire_logs_days") or 0) * 86_400)
+def _retention(subject: str, inspection: ServerInspection) -> Checkup:
+    seconds = int(inspection.variables.get("binlog_expire_logs_seconds") or 0)
+    seconds = seconds or int(float(inspection.variables.get("expire_logs_days") or 0) * 86_400)
     if seconds == 0:
         return Checkup(subject=subject, check="retention", status="ok", found="logs are kept until they are purged")
     shown = f"{seconds / 86_400:.3g} days"
     if seconds >= SHORT_RETENTION:
         return Checkup(subject=subject, check="retention", status="ok", found=shown)
-    name = "binlog_expire_logs_seconds" if "binlog_expire_logs_seconds" in log_events.variables else "expire_logs_days"
+    name = "binlog_expire_logs_seconds" if "binlog_expire_logs_seconds" in inspection.variables else "expire_logs_days"
     wanted = 7 * 86_400 if name.endswith("seconds") else 7
     return Checkup(
         subject=subject,
@@ -232,8 +232,8 @@ def _retention(subject: str, log_events: ServerInspection) -> Checkup:
     )
 
 
-def _server_ids(subject: str, source: Source, log_events: ServerInspection) -> list[Checkup]:
-    own, ours = log_events.variables.get("server_id"), source.server_id
+def _server_ids(subject: str, source: Source, inspection: ServerInspection) -> list[Checkup]:
+    own, ours = inspection.variables.get("server_id"), source.server_id
     if own is not None and int(own) == ours:
         return [
             Checkup(
@@ -244,7 +244,7 @@ def _server_ids(subject: str, source: Source, log_events: ServerInspection) -> l
                 remedy="give the source another server_id in the topology",
             )
         ]
-    if ours in log_events.replicas:
+    if ours in inspection.replicas:
         return [
             Checkup(
                 subject=subject,

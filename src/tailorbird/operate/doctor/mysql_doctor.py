@@ -59,13 +59,13 @@ _REFUSED = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
 def server_inspection(source: Source) -> ServerInspection | UnreachableServer:
     """Return the server's answers, or the reason why it cannot be reached or refuses the login."""
     try:
-        return _log_events(source)
+        return _inspect(source)
     except (pymysql.MySQLError, OSError) as error:
         problem = str(error.args[-1]) if error.args else str(error)
         return UnreachableServer(problem=problem, refused=bool(error.args) and error.args[0] in _REFUSED)
 
 
-def _log_events(source: Source) -> ServerInspection:
+def _inspect(source: Source) -> ServerInspection:
     connection = pymysql.connect(**{**settings(source), "connect_timeout": 5}, read_timeout=30)
     with connection, connection.cursor() as cursor:
         show_generated_keys(connection)

@@ -28,7 +28,7 @@ def postgres_inspection(topology: str, source: Source) -> PgServerInspection | U
     """Return the server's answers, or the reason why it cannot be reached or refuses the login."""
     try:
         with connected(source) as connection:
-            return _log_events(connection, topology, source)
+            return _inspect(connection, topology, source)
     except TailorbirdError as error:
         return UnreachableServer(problem=error.message, refused=isinstance(error, UsageError))
 
@@ -38,7 +38,7 @@ def grants_of(source: Source) -> list[str]:
     return grants(source)
 
 
-def _log_events(connection: PgConnection, topology: str, source: Source) -> PgServerInspection:
+def _inspect(connection: PgConnection, topology: str, source: Source) -> PgServerInspection:
     names = pg_slot.names_of(topology, source)
     with translated(source, "ask the server"):
         which = ", ".join(map(literal, _SETTINGS))
@@ -57,13 +57,13 @@ def _log_events(connection: PgConnection, topology: str, source: Source) -> PgSe
     for table in source.tables:
         name = (table.database, table.table)
         one = found.get(name)
-        log_events, owns = _table(connection, source, table, one)
+        inspection, owns = _table(connection, source, table, one)
         owned &= owns
         stored = publication.stored or publication.owned
         refused = pg_schema.refused(source, table, one, connection.version, stored=stored) if one else None
         tables.append(
             PgTableInspection(
-                table=log_events,
+                table=inspection,
                 identity=one.identity if one else "d",
                 refused=refused or publication.refuses(name),
                 published=publication.has(name),
@@ -104,8 +104,8 @@ def _table(
     with translated(source, "ask for the owners"):
         ((owns,),) = connection.texts(f"SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = {one.oid}")
     schema = one.definition.schema(table, 1)
-    log_events = TableInspection(name=name, readable=refused, engine="heap", schema=schema, keys=one.definition.keys)
-    return log_events, owns == "t"
+    inspection = TableInspection(name=name, readable=refused, engine="heap", schema=schema, keys=one.definition.keys)
+    return inspection, owns == "t"
 
 
 def _large(connection: PgConnection, source: Source, one: TableShown) -> tuple[str, ...]:

@@ -53,102 +53,102 @@ class PgServerInspection:
     open_s: int = 0
 
 
-def judge_postgres(source: Source, log_events: PgServerInspection, grants: Sequence[str]) -> list[Checkup]:
+def judge_postgres(source: Source, inspection: PgServerInspection, grants: Sequence[str]) -> list[Checkup]:
     """Return all findings about a source's server, in the order in which to fix them.
 
-    `log_events` are the answers of the server, `grants` the statements for missing privileges."""
+    `inspection` are the answers of the server, `grants` the statements for missing privileges."""
     subject = f"source {source.name}"
 
     def say(check: str, status: Status, found: str, remedy: str = "") -> Checkup:
         return Checkup(subject=subject, check=check, status=status, found=found, remedy=remedy)
 
-    major = f"PostgreSQL {log_events.version // 10_000}.{log_events.version % 10_000}"
+    major = f"PostgreSQL {inspection.version // 10_000}.{inspection.version % 10_000}"
     reported = [
         say("version", "ok", major)
-        if log_events.version >= OLDEST
+        if inspection.version >= OLDEST
         else say(
             "version", "fault", f"{major}: 15 is the oldest supported version", "upgrade it, or poll it (type: sql)"
         )
     ]
-    if log_events.standby:
+    if inspection.standby:
         reported.append(
             say("role", "fault", "a standby: its snapshots omit open transactions", "point the source at the primary")
         )
-    level = log_events.settings.get("wal_level", "")
+    level = inspection.settings.get("wal_level", "")
     remedy = "ALTER SYSTEM SET wal_level = logical, and restart the server"
     reported.append(say("wal_level", "ok", level) if level == "logical" else say("wal_level", "fault", level, remedy))
-    lacking = [] if log_events.replication else ["REPLICATION"]
+    lacking = [] if inspection.replication else ["REPLICATION"]
     lacking += [
-        f"SELECT on {one.table.name}" for one in log_events.tables if one.table.readable and not one.table.absent
+        f"SELECT on {one.table.name}" for one in inspection.tables if one.table.readable and not one.table.absent
     ]
     if lacking:
         reported.append(say("grants", "fault", f"lacks {', '.join(lacking)}", "; ".join(grants)))
     else:
         reported.append(say("grants", "ok", "all required privileges"))
-    reported.append(_slot(say, log_events))
-    reported.append(_published(say, log_events))
-    reported.append(_limit(say, log_events))
-    reported.append(_vacuum(say, log_events))
-    for one in log_events.tables:
+    reported.append(_slot(say, inspection))
+    reported.append(_published(say, inspection))
+    reported.append(_limit(say, inspection))
+    reported.append(_vacuum(say, inspection))
+    for one in inspection.tables:
         reported += _table(say, source, one)
     return reported
 
 
-def _slot(say: _Printer, log_events: PgServerInspection) -> Checkup:
-    if not log_events.slot:
-        if log_events.free_slots > 0:
+def _slot(say: _Printer, inspection: PgServerInspection) -> Checkup:
+    if not inspection.slot:
+        if inspection.free_slots > 0:
             return say("slot", "ok", "the first start creates it")
         return say("slot", "fault", "no slot is free", "raise max_replication_slots, or drop unused slots")
-    if log_events.slot in ("lost", "unreserved"):
+    if inspection.slot in ("lost", "unreserved"):
         remedy = "raise max_slot_wal_keep_size; `position_lost: resnapshot` reads all tables again"
-        return say("slot", "fault" if log_events.slot == "lost" else "warning", f"its log is {log_events.slot}", remedy)
-    if log_events.kept > KEPT:
-        found = f"the server keeps {log_events.kept / (1 << 30):.1f} GiB of its log for it"
+        return say("slot", "fault" if inspection.slot == "lost" else "warning", f"its log is {inspection.slot}", remedy)
+    if inspection.kept > KEPT:
+        found = f"the server keeps {inspection.kept / (1 << 30):.1f} GiB of its log for it"
         return say(
             "slot",
             "warning",
             found,
             "find out why the capture makes no progress, or run pg_drop_replication_slot if it was removed",
         )
-    return say("slot", "ok", f"keeps {log_events.kept / (1 << 20):.1f} MiB of the log")
+    return say("slot", "ok", f"keeps {inspection.kept / (1 << 20):.1f} MiB of the log")
 
 
-def _limit(say: _Printer, log_events: PgServerInspection) -> Checkup:
+def _limit(say: _Printer, inspection: PgServerInspection) -> Checkup:
     """Check how far the capture may lag before the server discards the log that it needs."""
-    limit = int(log_events.settings.get("max_slot_wal_keep_size", "-1"))
+    limit = int(inspection.settings.get("max_slot_wal_keep_size", "-1"))
     if limit < 0:
         return say("max_slot_wal_keep_size", "ok", "-1: a stopped capture loses no changes, but the log fills the disk")
     found = f"{limit} MB: a capture with a larger lag must start again"
-    if log_events.kept > limit << 19:  # at half of the limit
+    if inspection.kept > limit << 19:  # at half of the limit
         remedy = "find out why the capture lags: `tailorbird status`; or raise max_slot_wal_keep_size"
-        return say("max_slot_wal_keep_size", "warning", f"{found}; {log_events.kept >> 20} MB are kept already", remedy)
+        return say("max_slot_wal_keep_size", "warning", f"{found}; {inspection.kept >> 20} MB are kept already", remedy)
     return say("max_slot_wal_keep_size", "ok", found)
 
 
-def _vacuum(say: _Printer, log_events: PgServerInspection) -> Checkup:
+def _vacuum(say: _Printer, inspection: PgServerInspection) -> Checkup:
     """Check how many dead rows the capture prevents vacuum from removing."""
-    if log_events.open_s > OPEN:
+    if inspection.open_s > OPEN:
         found = (
-            f"a transaction of a capture has been open for {log_events.open_s:,} s and keeps dead rows of all tables"
+            f"a transaction of a capture has been open for {inspection.open_s:,} s and keeps dead rows of all tables"
         )
         remedy = "it ends with the snapshot of its table; tables with a key that can be ordered are read in short parts"
         return say("vacuum", "warning", found, remedy)
-    if log_events.held > HELD:
-        found = f"the slot keeps dead rows of the catalogue since {log_events.held:,} transactions ago"
+    if inspection.held > HELD:
+        found = f"the slot keeps dead rows of the catalogue since {inspection.held:,} transactions ago"
         return say(
             "vacuum", "warning", found, "find out why the capture makes no progress, or drop the slot if it was removed"
         )
     return say("vacuum", "ok", "the capture does not delay it")
 
 
-def _published(say: _Printer, log_events: PgServerInspection) -> Checkup:
-    missing = [one.table.name for one in log_events.tables if not one.published and not one.table.absent]
+def _published(say: _Printer, inspection: PgServerInspection) -> Checkup:
+    missing = [one.table.name for one in inspection.tables if not one.published and not one.table.absent]
     if not missing:
         return say("publication", "ok", "contains every table")
     found = f"lacks {', '.join(missing)}"
-    if log_events.may_publish:
+    if inspection.may_publish:
         return say("publication", "ok", f"{found}: capture adds them when it starts")
-    return say("publication", "fault", f"{found}, and the user may not add them", "; ".join(log_events.publish))
+    return say("publication", "fault", f"{found}, and the user may not add them", "; ".join(inspection.publish))
 
 
 def _table(say: _Printer, source: Source, one: PgTableInspection) -> list[Checkup]:

@@ -27,7 +27,7 @@ _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 class CheckMetrics:
-    """Gauges about checks. Labels of tables that a check no longer compares are removed."""
+    """Prometheus gauges about checks. Labels of tables that a check no longer compares are removed."""
 
     def __init__(self) -> None:
         self._shown: dict[str, set[tuple[str, str]]] = defaultdict(set)

@@ -289,7 +289,10 @@ class LogStage:
     def _differs(
         self, key: bytes, image: Row | None, known: tuple[int, HeldRow] | None, low: Reach, *, moved: bool
     ) -> None:  # fmt: skip
-        """Compare a row whose hashes differ value by value, and record a finding if it differs."""
+        """Compare a row whose hashes differ value by value, and record a finding if it differs.
+
+        `image` is the row at the source as of `low`, `known` the partition and the ledger's entry (None: no row).
+        `moved`: its leaf changed after `low`. Raises _Undecided if the row must be compared again."""
         if known is None:
             if moved:
                 raise _Undecided  # it may have been deleted after `low`

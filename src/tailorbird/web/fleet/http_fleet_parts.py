@@ -67,7 +67,7 @@ def _row(testid: str, key: str) -> Element:
 
 
 class AgentsPart:
-    """One line per agent: its health, gateway and sources."""
+    """The part of the page with one line per agent: its health, gateway and sources."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
@@ -99,7 +99,7 @@ class AgentsPart:
 
 
 class GatewaysPart:
-    """One line per gateway."""
+    """The part of the page with one line per gateway."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
@@ -182,7 +182,7 @@ def _progress(one: TableLine) -> None:
 
 
 class SourcesPart:
-    """One line per source: its configuration, its state, and its commands."""
+    """The part of the page with one line per source: its configuration, its state, and its commands."""
 
     def __init__(self, actions: FleetActions) -> None:
         self._actions = actions
