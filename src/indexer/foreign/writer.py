@@ -82,7 +82,10 @@ class ForeignWriter:
         raise Retriable(f"{len(waiting)} rows are written faster than they can be indexed")
 
     def _attempt(self, keys: Mapping[bytes, set[Column]], tally: Tally, dead_letters: list[DeadLetter]) -> list[bytes]:
-        """Return the rows whose documents another writer changed in the meantime and that must be repeated."""
+        """Try once to update the documents of rows by compare-and-set.
+
+        Counts accepted documents in `tally` and appends to `dead_letters`. Return the rows that must be tried again,
+        because another writer changed their documents in the meantime."""
         ids, owners, unnamed = self._known_ids(keys)
         dead_letters += unnamed
         # In this order: the version is read before the row, never after it.

@@ -1,8 +1,9 @@
 """The results of `tailorbird verify`: the rows that differ, and a verdict for each stage of each table.
 
-A row is `different` only if both ends were read and compared value by value, and no change that is on its way
-explains the difference. A row that changes during the comparison is `moving`. A row for which no barrier shows that
-the far end should have it already is `unknown`."""
+A stage compares a near end, which is right, with a far end, such as a table in HBase with its index in Solr. A row
+is `different` only if both ends were read and compared value by value, and no change that is on its way explains the
+difference. A row that changes during the comparison is `moving`. A row for which no barrier shows that the far end
+should have it already is `unknown`."""
 
 from __future__ import annotations
 

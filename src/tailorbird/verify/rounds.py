@@ -1,8 +1,9 @@
 """Decide whether rows that differ at first are really different, by comparing them again in rounds.
 
-Each round reads both ends of some rows and returns an observation of each. A row that agrees is done. A row differs
-if several rounds in a row observe the same difference, and the far end should have had the row by then. A row that
-changes between rounds is moving. A row that no round decides is unknown. The stages implement the reading."""
+A round reads some rows at both ends (the near end is right, the far end is checked), and returns an observation of
+each row. A row that agrees is done. A row differs if several rounds in a row observe the same difference, and the
+far end should have had the row by then. A row that changes between rounds is moving. A row that no round decides is
+unknown. The stages implement the reading."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class FleetPage:
         await self._ask("PATCH", f"sources/{name_in_path(source.name)}", {"running": running})
 
     async def drain(self, one: AgentLine | GatewayLine) -> None:
-        """Move all sources off an agent, or all agents off a gateway, or end that."""
+        """Drain an agent (its sources move to other agents) or a gateway (its agents move), or end its drain."""
         role = "agents" if isinstance(one, AgentLine) else "gateways"
         await self._ask("POST", "drain", {"role": role, "name": one.name, "drained": not one.drained})
 

@@ -59,7 +59,7 @@ class FlowState:
 
 
 def captured_text(seen: FlowState, source: str) -> str:
-    """Return the rate of changes of a source, as text."""
+    """Return the rate of changes that a source's capture publishes, as text. `seen` is the state of the servers."""
     return _rate(seen, f"capture {source}", "changes")
 
 
