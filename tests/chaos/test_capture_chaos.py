@@ -100,9 +100,11 @@ def note(run: Run, changes: int, seconds: float) -> None:
 @pytest.mark.chaos
 @pytest.mark.parametrize("flavour", ["mysql80", "mysql57", "maria10"])
 def test_a_purge_is_reported_and_never_skipped(run_of: Callable[..., Run], flavour: str) -> None:
-    """A purge of unread transactions ends the capture with an error that names it; the position does not move. With
-    `resnapshot` the rows are read again, and rows whose deletion was purged disappear."""
+    """With `position_lost: fail`, a purge of unread transactions ends the capture with an error that names it; the
+    position does not move. By default the rows are read again, and rows whose deletion was purged disappear."""
     run = run_of(flavour)
+    text = run.file.read_text()
+    run.file.write_text(text.replace("server_id: 9123", "server_id: 9123, position_lost: fail"))
     run.start()
     wait_for(lambda: (run.captured.position() or {}).get("snapshot") == "done", "no snapshot", seconds=120)
     run.caught_up()
@@ -121,7 +123,7 @@ def test_a_purge_is_reported_and_never_skipped(run_of: Callable[..., Run], flavo
     assert run.process.wait(60) == 1
     assert "purged" in (run.file.parent / "capture.log").read_text().splitlines()[-1]
     assert run.captured.position() == before
-    run.file.write_text(run.file.read_text().replace("server_id: 9123", "server_id: 9123, position_lost: resnapshot"))
+    run.file.write_text(text)
     run.start()
     run.caught_up()
     run.kill(signal.SIGTERM)

@@ -97,6 +97,8 @@ def computed(random: Random, columns: list[Column], name: str, quote: str) -> Co
         kind, expression = Kind(sql="bigint", values=()), f"({quote} DIV 2)"
     elif "char" in source.kind.sql and "binary" not in source.kind.sql:
         kind, expression = Kind(sql="varchar(90)", values=()), f"(CONCAT({quote}, '!'))"
+        if source.kind.sql.startswith("char("):
+            how = "STORED"  # PAD_CHAR_TO_FULL_LENGTH of each session decides what it reads from a virtual one
     else:
         kind, expression = Kind(sql="int", values=()), f"(LENGTH({quote}))"
     return Column(name=name, kind=kind, words=f"GENERATED ALWAYS AS {expression} {how}", computed=True)

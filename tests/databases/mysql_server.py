@@ -136,13 +136,12 @@ class MySqlDatabase:
 
     def settle(self) -> None:
         """Roll back all prepared transactions, after all cases."""
-        with self.at.server.session() as connected, connected.cursor() as cursor:
+        with self.at.server.session(use_unicode=False) as connected, connected.cursor() as cursor:  # any bytes
             cursor.execute("XA RECOVER")
             for form, first, second, data in cursor.fetchall():
-                text = data if isinstance(data, bytes) else str(data).encode("utf-8", "surrogateescape")
                 with contextlib.suppress(pymysql.err.MySQLError):
                     cursor.execute(
-                        f"XA ROLLBACK x'{text[:first].hex()}',x'{text[first : first + second].hex()}',{form}"
+                        f"XA ROLLBACK x'{data[:first].hex()}',x'{data[first : first + second].hex()}',{form}"
                     )
 
     def shown(self) -> dict[str, ShownTable]:

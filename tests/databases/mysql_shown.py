@@ -107,9 +107,9 @@ def _reader(column: ShownColumn) -> tuple[str, Callable[[Any], Cell]]:
             lambda printed: str(Decimal(printed)) if "zerofill" in column.column_type else printed,
         )
     if kind == "float":
-        return "CAST({0}+0e0 AS CHAR)", lambda printed: struct.unpack("f", struct.pack("f", float(printed)))[0]
+        return "{0}+0e0", lambda printed: struct.unpack("f", struct.pack("f", float(printed)))[0]
     if kind == "double":
-        return "CAST({0}+0e0 AS CHAR)", float
+        return "{0}+0e0", float  # a CAST to CHAR of MySQL 9 prints 16 digits of some
     if kind == "bit":
         width = int(column.column_type[4:-1])
         return "CAST({0}+0 AS CHAR)", lambda printed: _bits(int(printed), width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 import pytest
@@ -15,7 +15,7 @@ from cdc.model.event import Position
 from cdc.model.history import history_from_records
 from cdc.model.naming import TRUNCATE_KEY, history_topic, schemas_topic
 from cdc.model.schema import TableId
-from cdc.topology.topology import SnapshotMode
+from cdc.topology.topology import PositionLostAction, SnapshotMode
 from ingest.capture.groups import Limits
 from ingest.capture.marks import SLACK
 from ingest.capture.observer import Observer
@@ -35,7 +35,7 @@ from ingest.events.log_events import (
 )
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, ServerTables, Stream
+from ingest.records.capture_interfaces import Checkpoint, LogDamaged, LogReplaced, PositionLost, ServerTables, Stream
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Chunk, ChunkRequest
 
@@ -64,6 +64,8 @@ class Script:
     ended: int = 0
     rests: tuple[str, int] | None = None
     lost: bool = False
+    loss: type[PositionLost] = PositionLost
+    reads: bool = True
     purged: bool = False
     requests: int = 0
     asked: list[ChunkRequest] = field(default_factory=list)
@@ -73,7 +75,9 @@ class Script:
 
     def seen(self) -> ServerTables:
         return ServerTables(
-            catalog=shown("bigint" if self.altered else "int", *self.names), dialect=dialect_of("mysql")
+            catalog=shown("bigint" if self.altered else "int", *self.names),
+            dialect=dialect_of("mysql"),
+            reads=self.reads,
         )
 
     def release(self, position: Position) -> None:
@@ -106,7 +110,7 @@ class Script:
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
         if self.lost and checkpoint.position.sequence == 1:
-            raise PositionLost("the server has purged transactions that were never read", "take a new snapshot")
+            raise self.loss("the server has purged transactions that were never read", "take a new snapshot")
         yield self
 
     @property
@@ -148,7 +152,7 @@ def run(
     broker: Broker,
     mode: SnapshotMode = "never",
     limits: Limits | None = None,
-    position_lost: Literal["fail", "resnapshot"] = "fail",
+    position_lost: PositionLostAction = "fail",
     dumps: bool = True,
     rereads: bool = True,
 ) -> None:
@@ -403,6 +407,31 @@ def test_a_lost_position_is_reported_or_all_tables_are_read_again() -> None:
     values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
     assert [(v["op"], v["source"]["sequence"]) for v in values] == [("c", 1), ("r", 2), ("t", 2)]
     assert [c.snapshot for c in broker.checkpoints][-2:] == ["running", "done"]
+
+
+def test_by_default_a_purged_log_is_repaired() -> None:
+    """All tables are read again, and the checkpoints contain the reason until that has ended."""
+    broker = Broker()
+    run(Script(reported=[*transaction(1, 10)]), broker)
+    run(Script(lost=True, reported=[CaughtUp()] * 4, pages=[[{"id": 11}]]), broker, position_lost="auto")
+    values = [orjson.loads(r.value) for r in broker.records if r.topic == "top.s.d.t" and r.value]
+    assert [(v["op"], v["source"]["sequence"]) for v in values] == [("c", 1), ("r", 2), ("t", 2)]
+    running, done = (one.state.get("reread") for one in broker.checkpoints[-2:])
+    assert running == {"why": "the server has purged transactions that were never read", "since_ms": 1_000_000}
+    assert done is None
+
+
+@pytest.mark.parametrize("case", ["another server", "unreadable tables", "only reported"])
+def test_by_default_a_loss_that_reading_cannot_repair_is_reported(case: str) -> None:
+    """Rows of what may be the wrong server replace nothing; without tables to read, nothing is repaired."""
+    broker = Broker()
+    run(Script(reported=[*transaction(1, 10)]), broker)
+    before = len(broker.records)
+    loss = LogReplaced if case == "another server" else PositionLost
+    lost = Script(lost=True, loss=loss, reads=case != "unreadable tables", pages=[[{"id": 11}]])
+    with pytest.raises(loss, match="purged"):
+        run(lost, broker, position_lost="auto", rereads=case != "only reported")
+    assert len(broker.records) == before
 
 
 def test_numbers_are_not_reused_after_a_position_was_lost() -> None:

@@ -202,8 +202,9 @@ def test_a_position_that_the_server_does_not_have(capture: Callable[..., Any]) -
 
 
 def test_a_purged_position_is_reported(capture: Callable[..., Any]) -> None:
-    """Transactions that were purged before they were read stop the capture with an error that names them."""
-    captured = capture("t")
+    """With `position_lost: fail`, transactions that were purged before they were read stop the capture with an error
+    that names them."""
+    captured = capture("t", extra=", position_lost: fail")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     process = captured.start()
     captured.streaming(process)

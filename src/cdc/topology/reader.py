@@ -154,7 +154,7 @@ def _source(name: str, s: Section) -> Source:
         tables=tuple(table for table, rule in table_rules.items() if policy == "drop" or not rule.empty),
         filter_policy=policy,
         rules=table_rules,
-        position_lost=s.take("position_lost", lambda v: v.one_of("fail", "resnapshot"), "fail"),
+        position_lost=s.take("position_lost", lambda v: v.one_of("auto", "fail", "resnapshot"), "auto"),
         cascades=s.take("cascades", lambda v: v.one_of("follow", "ignore"), "follow"),
         snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
         snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),

@@ -24,6 +24,7 @@ Delivery = Literal["exactly_once", "at_least_once"]
 PollMode = Literal["updated_at", "feed"]
 TopicForm = Literal["debezium", "maxwell", "upsert"]
 Decimals = Literal["string", "precise"]
+PositionLostAction = Literal["auto", "fail", "resnapshot"]
 Isolation = Literal["shared", "process"]
 CheckStage = Literal["log", "table", "index"]
 
@@ -89,8 +90,9 @@ class Source:
     `database` is the default database of table names without one. `tables` are the listed tables, and `rules` their
     options. With `filter_policy` drop, capture reads only the listed tables. With accept, it reads every table of
     `databases` that is not listed without options. `position_lost` is what to do if the server's log does not contain
-    the stored position. `cascades`: whether to re-read rows that foreign keys change, because the log does not contain
-    them. `heartbeat_interval_ms` is how often an idle capture commits its position (0: whenever it has moved).
+    the stored position: `auto` reads all tables again if the log was purged, and stops if it is another one.
+    `cascades`: whether to re-read rows that foreign keys change, because the log does not contain them.
+    `heartbeat_interval_ms` is how often an idle capture commits its position (0: whenever it has moved).
     `unrepresentable` is what to publish for a value that has no canonical form: NULL, the server's text, or the row as
     a dead letter.
 
@@ -120,7 +122,7 @@ class Source:
     delivery: Delivery = "exactly_once"
     filter_policy: FilterPolicy = "drop"
     rules: Mapping[TableId, TableRule] = field(default_factory=dict)
-    position_lost: Literal["fail", "resnapshot"] = "fail"
+    position_lost: PositionLostAction = "auto"
     cascades: Literal["follow", "ignore"] = "follow"
     snapshot_max_threads: int = 2
     snapshot_locking_mode: Literal["none", "minimal"] = "none"

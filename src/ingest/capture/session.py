@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from cdc.model.errors import Retriable, Skippable
+from cdc.model.errors import Retriable
 from cdc.model.event import Position
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
-from cdc.topology.topology import SnapshotMode
+from cdc.topology.topology import PositionLostAction, SnapshotMode
 from ingest.capture.follower import Follower
 from ingest.capture.groups import Limits
 from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, rewrite_history
@@ -26,9 +26,11 @@ from ingest.events.left_out import left_out_of
 from ingest.events.prepared import STATE as PREPARED
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import (
+    REREAD,
     ChangeLog,
     Checkpoint,
     LogDamaged,
+    LogReplaced,
     PositionLost,
     Recovered,
     ServerTables,
@@ -52,10 +54,11 @@ class Session:
     """Parts and settings of one session. `clock` returns seconds since 1970; the session ends when `stopped` returns
     True.
 
-    `position_lost`: if the source's log does not contain the position, `fail`, or read all tables again. `cascades`:
-    whether to repair rows that foreign keys change. `dumps`: whether a table that is added to the topology gets a
-    snapshot. `rereads`: whether tables can be read again, by a signal or after a loss of log. It is False for sources
-    without tables, where an empty snapshot would delete all rows.
+    `position_lost`: if the source's log does not contain the position, `fail`, read all tables again (`resnapshot`),
+    or `auto`: read them again unless the log was replaced or no table can be read. `cascades`: whether to repair rows
+    that foreign keys change. `dumps`: whether a table that is added to the topology gets a snapshot. `rereads`: whether
+    tables can be read again, by a signal or after a loss of log. It is False for sources without tables, where an empty
+    snapshot would delete all rows.
     """
 
     source: ReadableSource
@@ -67,7 +70,7 @@ class Session:
     stopped: Callable[[], bool]
     observer: Observer
     limits: Limits = field(default_factory=Limits)
-    position_lost: Literal["fail", "resnapshot"] = "fail"
+    position_lost: PositionLostAction = "auto"
     signals: Signals | None = None
     parallel: int = 2
     cascades: Literal["follow", "ignore"] = "follow"
@@ -91,6 +94,8 @@ class Session:
         tables = self.tables(seen)
         tables.passed = left_out_of(checkpoint.state) if checkpoint else {}
         self.marks.restore(tables.source, recovered.history)
+        own = {table: schema for table, schema in recovered.schemas.items() if table.source == tables.source}
+        self.recorder.published.update(own)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
         partial = checkpoint.state.get("partial", ()) if checkpoint else ()
         reads = self.dumps and seen.reads
@@ -115,14 +120,19 @@ class Session:
                     self._stream(checkpoint, tables, repairs, SharedChunkReader(chunks))
                     return
                 except PositionLost as lost:
-                    damaged = isinstance(lost, LogDamaged)
-                    if self.position_lost == "fail" and not damaged:
+                    if not self._reads_again(lost, repairs.snapshots):
                         raise
                     if self.committed != began:  # a new session reads the last sequence number back
                         raise Retriable(f"{lost.message}; the session restarts to read all tables again") from lost
-                    what = "a part of the log cannot be read" if damaged else "position lost"
+                    what = "a part of the log cannot be read" if isinstance(lost, LogDamaged) else "position lost"
                     self.observer.phase(f"{what}: all tables are read again", why=str(lost))
-                    checkpoint = self._begin_again(checkpoint, tables, repairs)
+                    checkpoint = self._begin_again(checkpoint, tables, repairs, lost.message)
+
+    def _reads_again(self, lost: PositionLost, snapshots: Snapshots) -> bool:
+        """Return whether the loss of the position is repaired by reading all tables again."""
+        if self.position_lost == "auto" and not isinstance(lost, LogDamaged):
+            return self.rereads and snapshots.reads and not isinstance(lost, LogReplaced)
+        return isinstance(lost, LogDamaged) or self.position_lost == "resnapshot"
 
     def _look(self) -> tuple[ServerTables, Position]:
         """Return the server's tables, and a position in its log at which they are valid."""
@@ -198,11 +208,10 @@ class Session:
         self.observer.phase("table is gone: its rows are deleted", table=str(table))
         repairs.drop(table)
         repairs.snapshots.gone(table)
-        try:
-            writer = self.recorder.writer(tables.schema(table))
-        except Skippable:  # no row of it was published
-            return
-        self.log.append(writer.marker(position, position.sequence, int(self.clock() * 1000)))
+        schema = self.recorder.published.get(table)
+        if schema is not None:  # else no row of it was published
+            marker = self.recorder.writer(schema).marker(position, position.sequence, int(self.clock() * 1000))
+            self.log.append(marker)
 
     def _add_tables(
         self, recovered: Recovered, checkpoint: Checkpoint, tables: Tables, snapshots: Snapshots
@@ -233,16 +242,18 @@ class Session:
                 checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
         return checkpoint
 
-    def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner) -> Checkpoint:
+    def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, why: str) -> Checkpoint:
         """Resume at the end of the log and re-read all tables. The marker at the end of each removes rows that no
-        longer exist."""
+        longer exist. The checkpoint's state contains the reason until all tables are read."""
         seen, head = self._look()
         self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
         repairs.clear()
         number = replayed(checkpoint)["sequence"] + 1
         # a prepared transaction may be committed in the skipped part of the log; the snapshots contain its rows
         gone = (REPLAYED, PREPARED)
-        checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k not in gone})
+        state = {key: value for key, value in checkpoint.state.items() if key not in gone}
+        state[REREAD] = {"why": why, "since_ms": int(self.clock() * 1000)}
+        checkpoint = replace(checkpoint, state=state)
         place = replace(head, sequence=number)
         change = tables.adopt(seen.catalog, place)
         self.log.extend(self.recorder.history(change.history))
@@ -275,6 +286,8 @@ class Session:
         state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
         state.pop("mends", None)
         state.pop("left_out", None)
+        if not repairs.snapshots:
+            state.pop(REREAD, None)
         if repairs.tables.passed:
             state["left_out"] = dict(repairs.tables.passed)
         if repairs.state:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from struct import error as StructError
 from typing import Any
 
 from cdc.model.errors import Skippable
@@ -37,9 +38,10 @@ def decoded(dead_letter: Mapping[str, Any], columns: Sequence[Column]) -> tuple[
             rows = decoder.decode(event[4], event)
         except Unrepresentable:
             rows, plain = judged_rows(decoder, event, 6), False
-    except BinlogError as error:
+    except (BinlogError, StructError, IndexError, ValueError, KeyError) as error:
+        why = error.reason if isinstance(error, BinlogError) else f"the event cannot be decoded: {error}"
         raise Skippable(
-            f"rows of {table} at {dead_letter['file']}:{dead_letter['pos']} do not have these columns: {error.reason}",
+            f"rows of {table} at {dead_letter['file']}:{dead_letter['pos']} do not have these columns: {why}",
             "`tailorbird schema set` with the columns of that place",
         ) from error
     began = TransactionBegan(

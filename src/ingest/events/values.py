@@ -40,6 +40,13 @@ _TEXTS: dict[str, Callable[[str], Canonical]] = {
 }
 
 
+def _label(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise Unrepresentable("a label that is not UTF-8") from error
+
+
 def from_text(column: Column) -> FromText:
     """Return the function from a column's value in a SELECT result to its canonical value; not called for NULL.
 
@@ -47,6 +54,7 @@ def from_text(column: Column) -> FromText:
     strings and BIT as bytes. The function raises Unrepresentable for a value without a canonical form.
     """
     kind, is_bit = column.type.kind, column.column_type.startswith("bit")
+    is_labelled = column.column_type.lower().startswith(("enum", "set"))
     packed = canonical.PACKED.get("vector" if kind == "list" else kind)
 
     def read(value: str | bytes) -> Canonical:
@@ -57,6 +65,8 @@ def from_text(column: Column) -> FromText:
             if is_bit:
                 width = 1 if kind == "bool" else 8 * len(value)
                 return canonical.bit(int.from_bytes(value, "big"), width)
+            if is_labelled:  # its character set is binary
+                return _label(value)
             if kind != "bytes":
                 raise Unrepresentable(f"bytes where {kind} is expected")
             return base64.b64encode(value).decode()

@@ -16,7 +16,7 @@ from ingest.ddl.schema_history import catalog_of
 from ingest.events.columns import same_columns
 from ingest.events.tables import Tables, TablesChanged
 from ingest.mysql.mysql_connection import Connection, query, translated
-from ingest.records.capture_interfaces import PositionLost, ServerTables
+from ingest.records.capture_interfaces import LogReplaced, PositionLost, ServerTables
 
 # variable → required value; an absent variable counts as the empty text
 _REQUIRED = {
@@ -65,7 +65,7 @@ def head(connection: Connection, source: Source) -> Position:
 
 
 def check_position(connection: Connection, source: Source, position: Position) -> None:
-    """Raise PositionLost if the server's log does not contain a position, or is another server's."""
+    """Raise PositionLost when the server has purged the log after the position, LogReplaced when it is another log."""
     over = f"set `position_lost: resnapshot` at source {source.name}: capture then re-reads all tables automatically"
     gtid_set = position.gtid_set
     if not gtid_set or re.fullmatch(r"[\d,-]+", gtid_set):  # MariaDB itself compares GTIDs when the stream opens
@@ -79,7 +79,7 @@ def check_position(connection: Connection, source: Source, position: Position) -
             gtid_set,
         )[0]
     if ahead:
-        raise PositionLost(
+        raise LogReplaced(
             f"source {source.name}: this server does not know transactions that were read: {_one_line(ahead)} "
             "(it was reset, restored or replaced)",
             f"point the source at the right server, or {over}",
@@ -94,13 +94,19 @@ def check_position(connection: Connection, source: Source, position: Position) -
 def _check_file(connection: Connection, source: Source, position: Position, over: str) -> None:
     with translated(source, "list the server's binary logs"):
         files = {str(row[0]): int(row[1]) for row in query(connection, "SHOW BINARY LOGS")}
-    if position.file not in files and not position.gtid_set:
-        raise PositionLost(
+    if position.gtid_set:
+        return
+    if position.file not in files:
+        # a server that was reset, or another one, has no newer file
+        purged = any(
+            name.rpartition(".")[0] == position.file.rpartition(".")[0] for name in files if name > position.file
+        )
+        raise (PositionLost if purged else LogReplaced)(
             f"source {source.name}: the server has no binary log {position.file} (purged, reset or replaced)",
             f"raise the retention of its binary logs, and {over}",
         )
-    if not position.gtid_set and files[position.file] < position.pos:
-        raise PositionLost(
+    if files[position.file] < position.pos:
+        raise LogReplaced(
             f"source {source.name}: {position.file} ends at {files[position.file]}, "
             f"but {position.pos} was already read (the server was reset or replaced)",
             f"point the source at the right server, or {over}",

@@ -14,6 +14,7 @@ from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
 from ingest.binlog.format.errors import (
     BinlogError,
     CorruptBinlog,
+    LogPurged,
     MissingTableMap,
     PositionGone,
     UndecodableValue,
@@ -31,7 +32,14 @@ from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import connected, ssl_of
 from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
-from ingest.records.capture_interfaces import Checkpoint, LogDamaged, PositionLost, ServerTables, Stream
+from ingest.records.capture_interfaces import (
+    Checkpoint,
+    LogDamaged,
+    LogReplaced,
+    PositionLost,
+    ServerTables,
+    Stream,
+)
 
 HEARTBEAT = 1.0  # seconds between heartbeats of an idle server; each heartbeat becomes a CaughtUp event
 BUSY = 0.02  # the same while a snapshot is running, which advances at CaughtUp events
@@ -89,7 +97,8 @@ class MySqlSource:
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
         """Implements `SourceServer.stream`.
 
-        Raises PositionLost if the log no longer continues the position, and LogDamaged if a part of it cannot be read.
+        Raises PositionLost if the log no longer continues the position, LogReplaced if it is another one, and
+        LogDamaged if a part of it cannot be read.
         """
         position = checkpoint.position
         with connected(self._settings) as connection:
@@ -105,7 +114,8 @@ class MySqlSource:
             idle = IdleDetector(transport.idle, 0.0 if busy else GAP, time.monotonic)
             yield BinlogEvents(reader, tables, idle, checkpoint.state, self._read_again(tables))
         except PositionGone as gone:
-            raise PositionLost(f"source {name}: {gone.message}", gone.hint) from gone
+            lost = PositionLost if isinstance(gone, LogPurged) else LogReplaced
+            raise lost(f"source {name}: {gone.message}", gone.hint) from gone
         except (CorruptBinlog, UnsupportedEvent, MissingTableMap, UndecodableValue) as damage:
             self._damaged = True
             raise LogDamaged(f"source {name}: the log cannot be read: {damage.message}", damage.hint) from damage

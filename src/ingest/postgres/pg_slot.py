@@ -15,7 +15,7 @@ from ingest.postgres.messages import lsn_of, lsn_text
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_schema import log_of
 from ingest.postgres.selects import literal
-from ingest.records.capture_interfaces import PositionLost
+from ingest.records.capture_interfaces import LogReplaced, PositionLost
 
 _SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_lsn, restart_lsn, active_pid,
 pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_slots WHERE slot_name = {}"""
@@ -83,6 +83,8 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
         )
     if found is not None and found.usable:
         return
+    if found is not None:
+        _refuse_plugin(source, names, found)
     with translated(source, f"make the replication slot {names.slot}"):
         if found is not None:
             connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
@@ -103,6 +105,15 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
             connection.query("SET statement_timeout = 0")
 
 
+def _refuse_plugin(source: Source, names: Names, found: SlotShown) -> None:
+    """Raise UsageError for a slot of another plugin: another client made it, and dropping it would harm that one."""
+    if found.plugin != "pgoutput":
+        raise UsageError(
+            f"source {source.name}: the replication slot {names.slot} was made for {found.plugin} by another client",
+            "set `slot_name` to another name",
+        )
+
+
 def displace(connection: PgConnection, source: Source, names: Names) -> None:
     """Terminate the session that is reading the slot."""
     ended = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = {} AND active"
@@ -121,29 +132,30 @@ def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
 
 
 def check_position(connection: PgConnection, source: Source, names: Names, position: Position) -> None:
-    """Raise PositionLost if the slot does not continue at a position, or the position is from another server."""
+    """Raise PositionLost if the slot's log is gone, LogReplaced if it is another server's or another client's."""
     over = f"set `position_lost: resnapshot` at source {source.name}: capture then re-reads all tables automatically"
     now = log_of(connection, source)
     system, _, timeline = position.file.partition("/")
     if now.partition("/")[0] != system:
-        raise PositionLost(
+        raise LogReplaced(
             f"source {source.name}: the position is from server {system}, but this is server {now.partition('/')[0]}",
             f"point the source at the right server, or {over}",
         )
+    if timeline != now.partition("/")[2]:
+        _check_timeline(connection, source, position, over)
     found = slot_of(connection, source, names)
     if found is None:
         raise PositionLost(f"source {source.name}: the replication slot {names.slot} is gone", over)
     if not found.usable:
-        what = f"was made for {found.plugin}" if found.plugin != "pgoutput" else "lost its log (max_slot_wal_keep_size)"
+        _refuse_plugin(source, names, found)
+        what = "lost its log (max_slot_wal_keep_size, or another limit of the server)"
         raise PositionLost(f"source {source.name}: the replication slot {names.slot} {what}", over)
     if found.confirmed > position.pos:
-        raise PositionLost(
+        raise LogReplaced(
             f"source {source.name}: the replication slot {names.slot} was advanced to {lsn_text(found.confirmed)}, "
             f"but only {lsn_text(position.pos)} was read",
             f"stop other readers of the slot, or {over}",
         )
-    if timeline != now.partition("/")[2]:
-        _check_timeline(connection, source, position, over)
 
 
 def _check_timeline(connection: PgConnection, source: Source, position: Position, over: str) -> None:
@@ -153,7 +165,7 @@ def _check_timeline(connection: PgConnection, source: Source, position: Position
         rows = connection.texts(f"TIMELINE_HISTORY {now}")
     switches = {line.split()[0]: line.split()[1] for line in rows[0][1].splitlines() if line.strip()[:1].isdigit()}
     if timeline not in switches or lsn_of(switches[timeline]) < position.pos:
-        raise PositionLost(
+        raise LogReplaced(
             f"source {source.name}: the position {lsn_text(position.pos)} of timeline {timeline} is not part of "
             f"timeline {now}, which this server is on",
             over,

@@ -66,8 +66,8 @@ class PgSource:
                 (table.database, table.table): pg_schema.absent(source, table)
                 for table in source.tables if (table.database, table.table) not in tables
             }  # fmt: skip
-            # at a first start, the user must decide
-            if pg_slot.slot_of(connection, source, self._names) is None:
+            # nothing is captured yet: the user must decide. A lost slot leaves its publication
+            if not publication.number and pg_slot.slot_of(connection, source, self._names) is None:
                 listed = {(table.database, table.table) for table in source.tables}
                 for name, why in (missing | refused).items():
                     if name in listed:

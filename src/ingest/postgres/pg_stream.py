@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 
 from cdc.model.errors import Retriable
@@ -16,6 +17,7 @@ from ingest.postgres.messages import EPOCH_US, U64, lsn_text
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_slot import Names
 from ingest.postgres.selects import quoted
+from ingest.records.capture_interfaces import PositionLost
 
 _STATUS = Struct(">cQQQqB")
 _DATA, _KEEPALIVE = ord("w"), ord("k")
@@ -23,6 +25,7 @@ _PAYLOAD = 25  # offset of the payload of a `w` message
 # maximum seconds between two status messages; the server ends a stream after wal_sender_timeout without one
 _SPEAK_EVERY = 5.0
 _POLITE, _TAKE_OVER = 1.0, 10.0  # seconds until the slot's present reader is terminated, and until this one gives up
+_UNDEFINED = "42704"  # undefined_object: of a stream, its publication
 _LOOK_EVERY = 0.5  # seconds between checks for changes that the log does not contain
 
 
@@ -65,7 +68,7 @@ class PgFeed:
 
     def __iter__(self) -> Iterator[bytes | int | None]:
         take = self._connection.take
-        with translated(self._source, "read the log"):
+        with translated(self._source, "read the log"), self._published():
             while True:
                 data = take()
                 if data is None:
@@ -82,6 +85,17 @@ class PgFeed:
                 else:
                     raise Retriable(f"source {self._source.name}: the server sent {bytes(data[:1])!r} in its stream")
                 self._turn()
+
+    @contextmanager
+    def _published(self) -> Iterator[None]:
+        """Raise PositionLost for changes from a time without the publication: servers before 18 never send them."""
+        try:
+            yield
+        except PgError as error:
+            if error.state != _UNDEFINED:
+                raise
+            what = f"source {self._source.name}: the log cannot be read on: {error.said}"
+            raise PositionLost(what, "do not drop the publication while its source is captured") from error
 
     def _turn(self) -> None:
         now = time.monotonic()

@@ -86,8 +86,16 @@ class ServerTables:
     left_out: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
 
+# In a checkpoint's state while all tables are read again: `why` the log did not continue, and `since_ms`.
+REREAD = "reread"
+
+
 class PositionLost(Fatal):
     """The source's log does not contain the position: it was purged or reset, or it belongs to another server."""
+
+
+class LogReplaced(PositionLost):
+    """The log is another one than that which was read, or another client reads it: a person must decide."""
 
 
 class LogDamaged(PositionLost):

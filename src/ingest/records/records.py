@@ -19,7 +19,7 @@ from cdc.model.errors import Fatal
 from cdc.model.event import ChangeEvent, Position, SourceInfo
 from cdc.model.filters import Unrepresentable
 from cdc.model.history import Record as HistoryRecord
-from cdc.model.schema import TableSchema
+from cdc.model.schema import TableId, TableSchema
 from ingest.events.log_events import RefusedImage, Row, RowsQuarantined
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.refused import RefusedRows
@@ -98,7 +98,8 @@ class Recorder:
     """Builds all records of one topology that are not changes, and creates the writers of tables.
 
     Calls `ensure_topic` before the first record of a change topic. `unrepresentable` is the source's setting. `refused`
-    tracks rows and values that could not be published unchanged.
+    tracks rows and values that could not be published unchanged. `published` is the last schema of each table that has
+    a topic, also of those that are left out by now.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Recorder:
         self.quarantine = naming.quarantine_topic(topology)
         self.unrepresentable = unrepresentable
         self.refused = RefusedRows(self.dead_letters)
+        self.published: dict[TableId, TableSchema] = {}
 
     def writer(self, schema: TableSchema, shape: Callable[[Row], None] | None = None) -> TableWriter:
         """Return the writer of a table's changes; `shape` removes and masks columns."""
@@ -135,6 +137,7 @@ class Recorder:
     def schema(self, schema: TableSchema) -> Record:
         """Return the record with a table's schema. It must be appended before the first row with that schema."""
         self._ensure_topic(naming.change_topic(self.topology, schema.table_id))
+        self.published[schema.table_id] = schema
         return Record(naming.schemas_topic(self.topology), str(schema.table_id).encode(), _dumps(schema.to_json()))
 
     def history(self, found: Iterable[HistoryRecord]) -> list[Record]:

@@ -8,7 +8,7 @@ deleted, so that consumers do not keep an outdated one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import orjson
 from cdc.formats.debezium_bytes import NULL
 from cdc.model.errors import Skippable
 from cdc.model.event import Position, SourceInfo
-from cdc.model.schema import TableId
+from cdc.model.schema import TableId, TableSchema
 from ingest.events.log_events import (
     LogEvent,
     RowsLogged,
@@ -183,17 +183,26 @@ class Transactions:
 
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
         before = {schema.table_id: schema for schema in self.tables.schemas()}
+        held = self._held(before)
         change = self.tables.statement(event, self._next())
         records = self._changed(change)
         truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
-        for table, schema in before.items():
+        for table, schema in (before | held).items():
             gone = not self.tables.exists(table)
             if self._watcher is not None and gone:
                 self._watcher.gone(table)
-            if gone or (table.database, table.table) in truncated:
+            if gone or (table in before and (table.database, table.table) in truncated):
                 records += self._truncated(table, self._recorder.writer(schema), now_ms)
         self._read_again(by_statement(self.tables, before, change))
         return records
+
+    def _held(self, before: Mapping[TableId, TableSchema]) -> dict[TableId, TableSchema]:
+        """Return existing tables that are left out or in quarantine now, whose topics may hold earlier rows."""
+        return {
+            table: schema
+            for table, schema in self._recorder.published.items()
+            if table not in before and self.tables.captured(table.database, table.table) and self.tables.exists(table)
+        }
 
     def _read_again(self, tables: Collection[TableId]) -> None:
         for table in sorted(tables):

@@ -19,6 +19,7 @@ from cdc.topology.topology import Index, Topology
 from tailorbird.cli.cli_dead_letters import joined_from
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import DeadLetterList, incomplete_lines, readers_of
+from tailorbird.operate.status.full_reread import reread_sources
 from tailorbird.operate.status.index_status import IndexStatus, index_statuses, missing_changes, reported
 from tailorbird.operate.status.part_status import WIDE, PartStatus, lines_of, part_statuses
 from tailorbird.operate.status.prepared import prepared_at
@@ -40,8 +41,8 @@ def status(
     """Show the health of every process and index.
 
     Exit code 1: a process of this machine is down, stopped, stuck or unreachable; an index is not served; a peer
-    belongs to no index; rows are missing because of dead letters or quarantine (INCOMPLETE); or a check found a
-    difference (DIFFERENT) or is overdue. A process that neither runs nor failed on this machine is `elsewhere`.
+    belongs to no index; rows are missing because of dead letters, quarantine or a lost log (INCOMPLETE); or a check
+    found a difference (DIFFERENT) or is overdue. A process that neither runs nor failed on this machine is `elsewhere`.
 
     Example: tailorbird status topologies/shop.yml --watch
     """
@@ -91,6 +92,10 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
             reported_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
             typer.echo(reported_as_json if as_json else f"{'open':<{WIDE}}{one}")
+        for lost in reread_sources(captured or {}, time.time_ns() // 1_000_000):
+            well = False
+            reported_as_json = json.dumps({"kind": "reread", **dataclasses.asdict(lost)})
+            typer.echo(reported_as_json if as_json else f"INCOMPLETE {lost}")
         for counted in stood_in(topology, captured or {}):
             shown = json.dumps({"kind": "unrepresentable", **dataclasses.asdict(counted)})
             typer.echo(shown if as_json else f"{'':<{WIDE}}{stood_in_line(counted)}")

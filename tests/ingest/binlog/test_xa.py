@@ -201,6 +201,25 @@ def test_a_damaged_log_is_repaired(captured: Callable[..., MemoryCapture], flavo
     assert sum("cannot be read" in what for what, _ in capture.phases.said) == 1
 
 
+@ALL
+def test_a_purged_log_is_repaired(captured: Callable[..., MemoryCapture], flavour: str) -> None:
+    """By default, all tables are read again, and rows whose deletion was purged disappear."""
+    capture = captured(flavour, TABLE, "INSERT INTO t VALUES (1, 1), (2, 2)")
+    capture.start()
+    capture.caught_up()
+    capture.stop()
+    run(capture, "DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3, 3)", "FLUSH BINARY LOGS")
+    run(capture, "FLUSH BINARY LOGS")
+    run(capture, f"PURGE BINARY LOGS TO '{newest_log(capture)}'")
+    capture.start()
+    capture.caught_up()
+    run(capture, "UPDATE t SET v = 4 WHERE id = 3")
+    capture.caught_up()
+    assert capture.rows("t") == capture.held("t")
+    assert sorted(capture.rows("t")) == [2, 3]
+    assert any(what.startswith("position lost") for what, _ in capture.phases.said)
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("flavour", ["maria10", "maria11"])
 def test_rows_published_from_a_rolled_back_transaction_are_repaired(

@@ -14,7 +14,7 @@ from cdc.model.errors import UsageError
 from cdc.topology.reader import read_topology
 from ingest.capture.groups import Limits
 from ingest.postgres.pg_connection import PgConnection, PgError, connected
-from ingest.records.capture_interfaces import PositionLost
+from ingest.records.capture_interfaces import LogReplaced, PositionLost
 from tests.support.pg_captured import Capture, KilledError, PgCaptured, Row, topology_text
 from tests.support.waiting import wait_for
 
@@ -333,8 +333,8 @@ def test_a_large_transaction_is_published_in_parts_and_resumed(capture: Capture)
 
 
 def test_a_dropped_slot_is_reported(capture: Capture) -> None:
-    """The capture stops by default and reports it; nothing is skipped silently."""
-    captured = capture()
+    """With `position_lost: fail` the capture stops and reports it; nothing is skipped silently."""
+    captured = capture(extra=", position_lost: fail")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
     captured.start()
     captured.caught_up()
@@ -350,10 +350,44 @@ def test_a_dropped_slot_is_reported(capture: Capture) -> None:
     assert "position_lost: resnapshot" in failed.hint
 
 
+def test_a_slot_of_another_client_is_left_alone(capture: Capture) -> None:
+    """A slot of that name with another plugin is neither read nor dropped."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    name = captured.slot()
+    captured.sql(f"SELECT pg_create_logical_replication_slot('{name}', 'test_decoding')")
+    captured.start()
+    failed = captured.ended()
+    assert isinstance(failed, UsageError)
+    assert f"the replication slot {name} was made for test_decoding by another client" in failed.message
+    assert captured.sql(f"SELECT plugin FROM pg_replication_slots WHERE slot_name = '{name}'") == [("test_decoding",)]
+    captured.sql(f"SELECT pg_drop_replication_slot('{name}')")
+
+
+def test_a_slot_that_another_client_advanced_is_reported(capture: Capture) -> None:
+    """By default the capture stops: two captures of one slot would read all tables again and again."""
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    wait_for(
+        lambda: captured.sql("SELECT count(*) FROM pg_replication_slots WHERE active")[0][0] == 0, "it stays active"
+    )
+    captured.sql("INSERT INTO t VALUES (2, 2)")
+    captured.sql(f"SELECT pg_replication_slot_advance('{captured.slot()}', pg_current_wal_lsn())")
+    captured.start()
+    failed = captured.ended()
+    assert isinstance(failed, LogReplaced)
+    assert "stop other readers of the slot" in failed.hint
+
+
 @pytest.mark.parametrize("how", ["dropped", "moved on"])
-def test_a_lost_position_causes_a_resnapshot_if_configured(capture: Capture, how: str) -> None:
-    """With `position_lost: resnapshot` all tables are read again, and rows that were deleted in between are removed."""
-    captured = capture(extra=", position_lost: resnapshot")
+def test_a_lost_position_is_repaired(capture: Capture, how: str) -> None:
+    """All tables are read again, and rows that were deleted in between are removed. A slot that another client has
+    advanced needs `position_lost: resnapshot`. A listed table that does not exist is left out."""
+    captured = capture(tables="[t, missing]", extra="" if how == "dropped" else ", position_lost: resnapshot")
+    captured.sql("CREATE TABLE missing (id INT PRIMARY KEY)")
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     captured.start()
     captured.caught_up()
@@ -361,7 +395,7 @@ def test_a_lost_position_causes_a_resnapshot_if_configured(capture: Capture, how
     wait_for(
         lambda: captured.sql("SELECT count(*) FROM pg_replication_slots WHERE active")[0][0] == 0, "it stays active"
     )
-    captured.sql("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3, 3)")
+    captured.sql("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (3, 3)", "DROP TABLE missing")
     if how == "dropped":
         captured.sql(f"SELECT pg_drop_replication_slot('{captured.slot()}')")
     else:
@@ -375,7 +409,7 @@ def test_a_lost_position_causes_a_resnapshot_if_configured(capture: Capture, how
     assert any(said.startswith("position lost") for said in captured.phases.said)
 
 
-@pytest.mark.parametrize("policy", ["fail", "resnapshot"])
+@pytest.mark.parametrize("policy", ["fail", "auto"])
 def test_a_slot_that_lost_its_log_is_reported_or_recreated(capture: Capture, policy: str) -> None:
     """A server with max_slot_wal_keep_size does not fill its disk for a capture that is down for too long."""
     captured = capture(extra=f", position_lost: {policy}")
@@ -399,7 +433,7 @@ def test_a_slot_that_lost_its_log_is_reported_or_recreated(capture: Capture, pol
     if policy == "fail":
         failed = captured.ended()
         assert isinstance(failed, PositionLost)
-        assert "lost its log (max_slot_wal_keep_size)" in failed.message
+        assert "lost its log (max_slot_wal_keep_size, or another limit" in failed.message
         return
     captured.caught_up()
     captured.stop()

@@ -45,6 +45,10 @@ class PositionGone(BinlogError):
     """The server's log does not contain a position: it was purged or reset, or it is another server's."""
 
 
+class LogPurged(PositionGone):
+    """The server has purged the part of its log that follows a position."""
+
+
 class UndecodableValue(BinlogError):
     """A value that could only be guessed, because its type, sign or character set is not known. The hint says what is
     needed."""

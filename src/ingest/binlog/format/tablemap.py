@@ -212,12 +212,22 @@ def _describe(
                 changes[column.index]["dimensions"] = value
         # Unknown kinds of newer servers only add information, so they are ignored.
     for index, texts in labels.items():
-        charset = changes[index].get("charset")
-        if charset and is_text(charset):
-            changes[index]["labels"] = tuple(map(text_decoder(charset), texts))
-        elif charset == "binary":
-            changes[index]["labels"] = tuple(text.decode("utf-8") for text in texts)
+        if found := _decoded_labels(changes[index].get("charset"), texts):
+            changes[index]["labels"] = found
     return [replace(c, **change) if change else c for c, change in zip(columns, changes, strict=True)], primary
+
+
+def _decoded_labels(charset: str | None, labels: list[bytes]) -> tuple[str, ...]:
+    """Return the labels as text; empty if a schema must supply them.
+
+    MySQL's CONVERT TO CHARACTER SET leaves labels in the former character set.
+    """
+    if not charset or not (is_text(charset) or charset == "binary"):
+        return ()
+    try:
+        return tuple(map(text_decoder("utf8mb4" if charset == "binary" else charset), labels))
+    except UnicodeDecodeError:
+        return ()
 
 
 def table_name(body: bytes, id_size: int = 6) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from pymysql.constants import CR, ER
 
 from cdc.model.errors import UsageError
 from ingest.binlog.format.codes import HEADER_SIZE, EventType
-from ingest.binlog.format.errors import BinlogError, ConnectionLost, CorruptBinlog, PositionGone
+from ingest.binlog.format.errors import BinlogError, ConnectionLost, CorruptBinlog, LogPurged, PositionGone
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet
 from ingest.binlog.format.packed import U16, U64
 from ingest.binlog.reading.position import BinlogPosition
@@ -48,9 +48,10 @@ _COMMAND_GTID: Final = Struct("<BHII")
 _NOT_SERVED: Final = 1236
 # error texts (lower case) of MySQL and MariaDB if their log does not contain the position
 _GONE: Final = (
-    "purged", "could not find first log", "could not find gtid", "more gtids", "not in the master's binlog",
-    "position > file size", "impossible position",
+    "more gtids", "not in the master's binlog", "position > file size", "impossible position",
 )  # fmt: skip
+# error texts for a position whose log was purged
+_PURGED: Final = ("purged", "could not find first log", "could not find gtid")
 # error texts for a damaged log file
 _DAMAGED: Final = (
     "bogus data", "crc check", "checksum", "truncated", "corrupt", "reading log event", "max_allowed_packet",
@@ -215,7 +216,9 @@ class MysqlTransport:
         if code == _NOT_SERVED:
             said = f"{self.address.host} cannot serve this position: {text}"
             if any(sign in text.lower() for sign in _GONE):
-                raise PositionGone(said, "its binlogs were purged or reset since; take a new snapshot")
+                raise PositionGone(said, "its binlogs were reset since, or it is another server; take a new snapshot")
+            if any(sign in text.lower() for sign in _PURGED):
+                raise LogPurged(said, "its binlogs were purged since; take a new snapshot")
             if "server_id" in text or "server_uuid" in text:
                 raise BinlogError(said, "give each reader of the server a unique server_id")
             if any(sign in text.lower() for sign in _DAMAGED):

@@ -100,7 +100,7 @@ def _slot(say: _Printer, inspection: PgServerInspection) -> Checkup:
             return say("slot", "ok", "the first start creates it")
         return say("slot", "fault", "no slot is free", "raise max_replication_slots, or drop unused slots")
     if inspection.slot in ("lost", "unreserved"):
-        remedy = "raise max_slot_wal_keep_size; `position_lost: resnapshot` reads all tables again"
+        remedy = "raise max_slot_wal_keep_size; capture then reads all tables again, except with `position_lost: fail`"
         return say("slot", "fault" if inspection.slot == "lost" else "warning", f"its log is {inspection.slot}", remedy)
     if inspection.kept > KEPT:
         found = f"the server keeps {inspection.kept / (1 << 30):.1f} GiB of its log for it"

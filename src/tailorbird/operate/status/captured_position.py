@@ -11,6 +11,14 @@ from ingest.events.quarantine_state import QuarantinedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FullReread:
+    """Why and since when (ms since 1970) all tables of a source are read again."""
+
+    why: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedPosition:
     """The newest committed position of a source: all GTIDs read, and the sequence of its last published change.
 
@@ -23,7 +31,8 @@ class CapturedPosition:
     - `prepared`: for each open XA transaction the time of its PREPARE, in ms since 1970.
     - `whole`: false while the log lacks rows of the source, because they are read again or held back.
     - `unrepresentable`: by `database.table` and column, the number of values published as NULL or text, because the
-      column's type cannot hold them."""
+      column's type cannot hold them.
+    - `reread`: set while all tables are read again because the log did not continue."""
 
     gtid_set: str
     sequence: int
@@ -39,3 +48,4 @@ class CapturedPosition:
     prepared: tuple[int, ...] = ()
     whole: bool = True
     unrepresentable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    reread: FullReread | None = None

@@ -16,8 +16,9 @@ from cdc.topology.topology import Topology
 from ingest.events.left_out import left_out_of
 from ingest.events.prepared import STATE as PREPARED
 from ingest.events.quarantine_state import quarantined_tables
+from ingest.records.capture_interfaces import REREAD
 from ingest.records.refused import COUNTS
-from tailorbird.operate.status.captured_position import CapturedPosition
+from tailorbird.operate.status.captured_position import CapturedPosition, FullReread
 from tailorbird.operate.status.proc_watch import Watch
 
 # the caller has its own timeout and retries; kafka-python's default is half a minute
@@ -122,4 +123,5 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         prepared=tuple(since for _, _, _, _, since, _ in state.get(PREPARED, ())),
         whole=not (state.get("snapshots") or repairing),
         unrepresentable=state.get(COUNTS, {}),
+        reread=FullReread(**state[REREAD]) if REREAD in state else None,
     )
