@@ -66,6 +66,8 @@ class PositionsReader:
                     **self._servers.kafka_python(),
                     isolation_level="read_committed",
                     enable_auto_commit=False,
+                    # the broker answers a request for the ends after the fetch that waits before it
+                    fetch_max_wait_ms=10,
                     consumer_timeout_ms=1000,
                     bootstrap_timeout_ms=_TIMEOUT_MS,
                 )
