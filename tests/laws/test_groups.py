@@ -32,7 +32,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_random_groups_are_their_select(first: int) -> None:
-    """Random queries of every construct, and histories in which groups appear and vanish; the same 200 in every run."""
+    """Random queries of every construct, and histories in which groups appear and vanish; the same in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_aggregate(seed, seed // HISTORIES), seed)
 

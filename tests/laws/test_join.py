@@ -26,7 +26,7 @@ VIEWS = 40
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
 def test_random_join_is_its_select(first: int) -> None:
-    """Random schemas, SELECTs and histories; the same 400 in every run."""
+    """Random schemas, SELECTs and histories; the same in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_case(seed, seed // HISTORIES), seed)
 
