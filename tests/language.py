@@ -7,10 +7,8 @@ and logs. Run `python -m tests.language src/joins docs` to list every finding wi
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +42,10 @@ DIALECT = {
 WORD = re.compile(r"\b(?:" + "|".join(DIALECT) + r")\b", re.IGNORECASE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`]*`|(?<=\])\([^)\s]*\)")  # code, and the targets of links
+# Python's own tokenizer takes twenty times as long to find the comments.
+STRING_OR_COMMENT = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"""|\'{3}(?:[^\\]|\\.)*?\'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|#[^\n]*''', re.DOTALL
+)
 FRAGMENT = re.compile(r"(?:Of|What|Whether|By|As|Who|Where|How|Whose|Which) ")
 
 
@@ -74,9 +76,11 @@ def _strings(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not token.string.startswith(("# type:", "# noqa", "# fmt:")):
-            yield token.start[0], CODE.sub("", token.string)
+    line, at = 1, 0
+    for found in STRING_OR_COMMENT.finditer(source):
+        line, at = line + source.count("\n", at, found.start()), found.start()
+        if found[0][0] == "#" and not found[0].startswith(("# type:", "# noqa", "# fmt:")):
+            yield line, CODE.sub("", found[0])
 
 
 def dialect_of(path: Path) -> tuple[int, list[Found]]:
