@@ -6,12 +6,15 @@ from Maven, two from Debian's packages (unpacked, never installed), all into the
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import re
 import shutil
 import signal
 import subprocess
 import tarfile
+import tempfile
 import time
 import zipfile
 from dataclasses import dataclass, field
@@ -241,20 +244,20 @@ def start(flavour: str, folder: Path, *extra: str) -> Server:
     maria = flavour.startswith("maria")
     environ = {**os.environ, **installed.environ}
     root = ["--user=root"] if os.geteuid() == 0 else []
-    common = ["--no-defaults", *root, f"--basedir={installed.base}", f"--datadir={data}"]
+    common = ["--no-defaults", *root, f"--basedir={installed.base}"]
     # A server that starts removes every temporary table in its tmpdir, so in /tmp those of other servers too.
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
     # MySQL 8 must be initialised with it, and refuses to start with another one
     common += [flag for flag in extra if flag.startswith("--lower-case-table-names")]
-    common += [f"--lc-messages-dir={installed.share}", f"--tmpdir={folder / 'tmp'}", *installed.flags]
+    common += [f"--lc-messages-dir={installed.share}", *installed.flags]
     if maria:
+        common += [f"--datadir={data}", f"--tmpdir={folder / 'tmp'}"]
         _bootstrap_maria(installed, common, data, folder, environ)
     else:
-        log = folder / "init.log"
-        done = subprocess.run(
-            [*installed.command, *common, f"--log-error={log}", "--initialize-insecure"], env=environ, check=False
-        )
-        assert not done.returncode, log.read_text()[-2000:]
+        made = _initialised((*installed.command, *common), tuple(installed.environ.items()))
+        # without the server's id, so that it makes one of its own
+        shutil.copytree(made, data, ignore=shutil.ignore_patterns("auto.cnf"))
+        common += [f"--datadir={data}", f"--tmpdir={folder / 'tmp'}"]
     users = folder / "users.sql"
     users.write_text(
         "CREATE USER IF NOT EXISTS 'cdc'@'%' IDENTIFIED BY 'cdc';\nGRANT ALL ON *.* TO 'cdc'@'%' WITH GRANT OPTION;\n"
@@ -282,6 +285,18 @@ def start(flavour: str, folder: Path, *extra: str) -> Server:
     server = Server(flavour, folder, port, process, installed.tools, installed.loader, environ)
     wait_until_up(server)
     return server
+
+
+@functools.cache
+def _initialised(command: tuple[str, ...], environ: tuple[tuple[str, str], ...]) -> Path:
+    """Initialise a data folder of MySQL once per process; each server starts with a copy, in a tenth of the time."""
+    folder = Path(tempfile.mkdtemp(prefix="mysql-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    data, log = folder / "data", folder / "init.log"
+    own = [f"--datadir={data}", f"--tmpdir={folder}", f"--log-error={log}", "--initialize-insecure"]
+    done = subprocess.run([*command, *own], env={**os.environ, **dict(environ)}, check=False)
+    assert not done.returncode, log.read_text()[-2000:]
+    return data
 
 
 def wait_until_up(server: Server) -> None:
