@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import socket
@@ -44,9 +45,9 @@ ABSENT = (
     "sqlalchemy",
 )
 
-# Imports every module of the capture side, then runs a command, without any extra.
+# Imports every module of the capture side without any extra, then runs each command in a child of its own.
 WITHOUT = """
-import importlib, importlib.abc, pkgutil, sys
+import importlib, importlib.abc, json, os, pkgutil, sys
 
 class Without(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -59,8 +60,16 @@ for package in ("cdc", "ingest"):
         if not module.name.endswith(("__main__", "http_api", "sql_reader", "sql_types", "sql_keys")):
             importlib.import_module(module.name)
 from tailorbird.__main__ import main
-sys.argv = ["tailorbird", *sys.argv[1:]]
-main()
+for number, words in enumerate(json.loads(sys.argv[1])):
+    child = os.fork()
+    if not child:
+        for stream in (1, 2):
+            os.dup2(os.open(f"{{number}}.{{stream}}", os.O_CREAT | os.O_WRONLY), stream)
+        os.chdir(sys.argv[2])
+        sys.argv = ["tailorbird", *words]
+        main()
+        sys.exit(0)
+    open(f"{{number}}.code", "w").write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 """
 
 # Imports every module of some packages, with only some modules of the extras installed.
@@ -98,44 +107,46 @@ def sample(tmp_path: Path) -> str:
     return str(file)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Run commands in a process that has imported the capture side alone; `folder` receives their output."""
     script = WITHOUT.format(absent=sorted(MODULES))
-    return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=ROOT)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--help"], "capture"),
-        (["capture", "--help"], "TOPOLOGY"),
-        (["validate", "topologies/shop.yml"], "is valid"),
-        (["binlog", "dump", "SAMPLE"], '"op"'),
-    ],
-    ids=["help", "capture", "validate", "binlog"],
-)
-def test_the_capture_side_works_alone(arguments: list[str], said: str, sample: str) -> None:
-    """Its modules can be imported and its commands run."""
-    done = run(*(sample if argument == "SAMPLE" else argument for argument in arguments))
+    words = [sys.executable, "-c", script, json.dumps(commands), str(ROOT)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    return [
+        subprocess.CompletedProcess(
+            command, int((folder / f"{number}.code").read_text()),
+            *((folder / f"{number}.{stream}").read_text() for stream in (1, 2)),
+        )
+        for number, command in enumerate(commands)
+    ]  # fmt: skip
+
+
+def test_the_capture_side_works_alone(sample: str, tmp_path: Path) -> None:
+    """Its modules can be imported and its commands run."""
+    said = {
+        "capture": ["--help"],
+        "TOPOLOGY": ["capture", "--help"],
+        "is valid": ["validate", "topologies/shop.yml"],
+        '"op"': ["binlog", "dump", sample],
+    }
+    for words, done in zip(said, run(tmp_path, *said.values()), strict=True):
+        assert done.returncode == 0, done.stderr
+        assert words in done.stdout
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("arguments", "extra"),
-    [
-        (["join", "topologies/shop.yml"], "joins"),
-        (["index", "run", "topologies/shop.yml"], "indexer"),
-        (["dashboard", "topologies/shop.yml"], "dashboard"),
-    ],
-    ids=["join", "index", "dashboard"],
-)
-def test_a_missing_extra_is_named(arguments: list[str], extra: str) -> None:
+def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     """One line names the extra to install, without a traceback."""
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert f"tailorbird[{extra}]" in done.stderr or "tailorbird[all]" in done.stderr
+    extras = {
+        "joins": ["join", "topologies/shop.yml"],
+        "indexer": ["index", "run", "topologies/shop.yml"],
+        "dashboard": ["dashboard", "topologies/shop.yml"],
+    }
+    for extra, done in zip(extras, run(tmp_path, *extras.values()), strict=True):
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert f"tailorbird[{extra}]" in done.stderr or "tailorbird[all]" in done.stderr
 
 
 @pytest.mark.long
