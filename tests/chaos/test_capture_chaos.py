@@ -149,6 +149,7 @@ def test_capture_survives_kills_before_and_after_a_failover(run_of: Callable[...
     check(run)
 
 
+@pytest.mark.matrix  # with a client, and commits that were not read: tests/integration/test_maxscale.py
 def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> None:
     """A replica takes over with its own file names and positions: the GTID set continues, nothing is lost or
     repeated."""

@@ -111,7 +111,7 @@ def test_killed_and_repeated_each_change_is_published_once(mirror: Callable[...,
     captured, random = mirror(), Random(3)
     writer = Writer(f"{captured.name}_in", 4)
     writer.write(3000)
-    for _ in range(5):
+    for _ in range(3):
         process = captured.start()
         seen = captured.offsets()
         writer.write(1000)
