@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints proto matrix chaos fuzz fuzz-database
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto matrix chaos fuzz fuzz-database
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ docs: $(BIN)/tailorbird ## build the documentation site into build/site; broken 
 test: ## run the checks, then all tests on real servers, as CI does
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check setup-test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
+
+pictures: setup-test ## take the documentation's screenshots again
+	TAILORBIRD_TESTS_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q -m "integration" tests/integration/pages/test_pictures.py tests/integration/pages/test_fleet_page.py $(ARGS)
 
 unit: $(BIN)/tailorbird ## run the tests that need no server, without most of the random cases
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not integration and not matrix and not chaos and not long" $(ARGS)

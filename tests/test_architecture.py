@@ -34,7 +34,7 @@ SYSTEMS: dict[str, set[str]] = {
     "zk": {"kazoo"},
     "spark": {"pyspark", "py4j"},
     "tcp": {"socket", "socketserver", "ssl"},
-    "http": {"nicegui", "fastapi", "pydantic", "starlette", "uvicorn", "http", "urllib.request", "ssl"},
+    "http": {"fastapi", "pydantic", "starlette", "uvicorn", "http", "urllib.request", "ssl"},
     "file": {"shutil", "tempfile", "mmap", "fcntl"},
     "proc": {"subprocess", "shutil", "tempfile", "socket", "fcntl", "resource", "http", "urllib.request"},
 }

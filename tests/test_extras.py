@@ -31,7 +31,6 @@ PAGES = (
 )
 ABSENT = (
     "pyspark",
-    "nicegui",
     "fastapi",
     "uvicorn",
     "duckdb",
@@ -92,7 +91,6 @@ BRINGS = {
     "happybase": {"happybase", "thriftpy2"},
     "kafka-python": {"kafka"},
     "fastapi": {"fastapi", "pydantic", "starlette"},
-    "nicegui": {"nicegui", "fastapi", "pydantic", "starlette", "uvicorn"},
     "pandas": {"pandas", "numpy"},
     "protobuf": {"google"},
     "pyspark": {"pyspark", "py4j"},

@@ -1,33 +1,47 @@
-"""The dashboard's one query: what people type and click never becomes Solr's syntax, and counts refine each other."""
+"""Searches and selections of users never become Solr's syntax, and facets refine one another."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailorbird.web.dashboard.query import MOST_WORDS, Filters, Params, Value, query_params, search_words, words_query
-from tailorbird.web.dashboard.time import Span, axis_of, instant_of
-from tailorbird.web.dashboard.view import PageColumn, View
+from cdc.topology.reader import read_topology
+from tailorbird.web.dashboard.panels.asking import rows_params
+from tailorbird.web.dashboard.panels.facets import MOST_VALUES, facets_params, read_facets
+from tailorbird.web.dashboard.panels.fitting import FitBoard, fit
+from tailorbird.web.dashboard.panels.rows import asked_of, page_params, read_page
+from tailorbird.web.dashboard.panels.state import LONGEST_SEARCH, Selection
+from tailorbird.web.dashboard.query import MOST_WORDS, Params, search_words, words_query
+from tailorbird.web.dashboard.time import Span, instant_of
+from tailorbird.web.dashboard.view import IndexField
 
-VIEW = View(
-    title="Orders",
-    facets=(
-        PageColumn(name="status", look="text", heading="Status"),
-        PageColumn(name="quantity", look="number", heading="Quantity"),
-    ),
-    columns=(
-        PageColumn(name="id", look="number", heading="Id"),
-        PageColumn(name="status", look="text", heading="Status"),
-    ),
-    time="_q_created_at",
-    time_heading="Created at",
-    words=("_t_customer", "_t_note"),
-)
+TOPOLOGY = """\
+name: t
+sources:
+  s: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [orders], server_id: 1}
+tables:
+  orders: {query: SELECT 1, row_key: [id]}
+indexes:
+  orders: {table: orders, search: [customer, note]}
+dashboards:
+  orders: {index: orders, facets: [status, quantity], time: created_at, columns: [id, status]}
+"""
+TYPES = {"id": "plong", "status": "string", "quantity": "pint", "created_at": "string", "_q_created_at": "pdate",
+         "customer": "string", "_t_customer": "words", "_t_note": "words"}  # fmt: skip
+
+
+def board() -> FitBoard:
+    topology = read_topology(TOPOLOGY, file="t.yml", environ={})
+    fields = {name: IndexField(name=name, type=type_, counted=type_ != "words") for name, type_ in TYPES.items()}
+    return fit(topology, topology.dashboards["orders"], fields)
+
+
+BOARD = board()
 HOSTILE = [
     '{!func}sum(1,2)',
     "{!xmlparser v='<x/>'}",
@@ -47,17 +61,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def texts(params: Params) -> list[str]:
-    """Every parameter that Solr parses; `v…` alone is taken as it is, by `{!term}`."""
-    found: list[str] = []
-    for name, value in params.items():
-        if not re.fullmatch(r"v\d+_\d+", name):
-            found += [str(value)] if not isinstance(value, list) else value
-    return found
-
-
-def facets(params: Params) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = json.loads(str(params["json.facet"]))
+def facets(params: Params) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(str(params["json.facet"]))
     return found
 
 
@@ -81,25 +86,25 @@ def test_words_query_has_one_shape(text: str) -> None:
     assert not re.search(r"(?:AND|OR|NOT|TO)\*", query)
 
 
-@given(st.one_of(st.text(), st.sampled_from(HOSTILE)), st.text(), st.floats(allow_nan=False))
-def test_what_is_typed_and_clicked_stays_in_its_parameters(text: str, value: str, number: float) -> None:
+@given(st.one_of(st.text(), st.sampled_from(HOSTILE)), st.text())
+def test_searches_and_values_stay_in_their_parameters(text: str, value: str) -> None:
     """The queries that Solr parses are the same whatever the values are; only parameters of their own carry them."""
 
-    def asked(words: str, first: Value, second: Value) -> Params:
-        picks = {"status": frozenset([first]), "quantity": frozenset([second])}
-        return query_params(VIEW, Filters(words=words, picks=picks), None)
+    def parsed(words: str, value: str) -> dict[str, Any]:
+        params = rows_params(BOARD, None, Selection(words=words, picks={"status": frozenset([value])}), None)
+        queries = " ".join(str(query) for query in params.values())
+        literal = set(re.findall(r"\{!term f=\w+ v=\$(\w+)\}", queries))
+        assert any(params[name] == value for name in literal)
+        return {name: query for name, query in params.items() if name not in {*literal, "words"}}
 
-    params, plain = asked(text, value, number), asked("plain" if search_words(text) else "", "plain", 1.5)
-    params.pop("words", None)
-    plain.pop("words", None)
-    assert texts(params) == texts(plain)
-    assert params["v0_0"] == value
+    words = "plain" if search_words(text) else ""
+    assert parsed(text[:LONGEST_SEARCH], value) == parsed(words, "plain")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_field_can_be_named_in_the_words(text: str) -> None:
     """Edismax is configured to allow no field names, although the words are already harmless."""
-    params = query_params(VIEW, Filters(words=text or "x"), None)
+    params = rows_params(BOARD, None, Selection(words=text or "x"), None)
     if "words" in params:
         assert params["uf"] == "-*"
         assert params["qf"] == "_t_customer _t_note"
@@ -107,72 +112,57 @@ def test_no_field_can_be_named_in_the_words(text: str) -> None:
 
 def test_only_living_rows_are_asked_for() -> None:
     """Tombstones and barriers are in no answer and in no count."""
-    params = query_params(VIEW, Filters(), None)
+    params = facets_params(BOARD, Selection(), None)
     assert params["fq"] == ["_kind:row"]
     assert facets(params)["all"]["domain"] == {"query": "_kind:row"}
-
-
-def test_several_values_of_a_facet_widen_and_facets_narrow() -> None:
-    """Values of one facet are alternatives; rows without a value are one of them; the facets' filters add up."""
-    picks: dict[str, frozenset[Value]] = {"status": frozenset(['say "hi"', None]), "quantity": frozenset([3])}
-    params = query_params(VIEW, Filters(picks=picks), None)
-    assert params["fq"] == [
-        "_kind:row",
-        "{!bool tag=f0 should=$qv0_0 should=$qv0_1}",
-        "{!bool tag=f1 should=$qv1_0}",
-    ]
-    assert params["qv0_0"] == "+*:* -status:[* TO *]"
-    assert (params["qv0_1"], params["v0_1"]) == ("{!term f=status v=$v0_1}", 'say "hi"')
-    assert (params["qv1_0"], params["v1_0"]) == ("{!term f=quantity v=$v1_0}", "3")
+    assert page_params(BOARD, asked_of(BOARD, {}), Selection(), None)["fq"] == ["_kind:row"]
 
 
 def test_counts_of_a_facet_ignore_its_own_choice_only() -> None:
     """More values of a facet can be chosen, while its counts follow every other filter."""
-    asked = facets(query_params(VIEW, Filters(picks={"status": frozenset(["paid"])}), None))
-    assert asked["f0"]["domain"] == {"excludeTags": "f0"}
-    assert asked["f1"]["domain"] == {"excludeTags": "f1"}
+    chosen = Selection(picks={"status": frozenset(["paid"])})
+    asked = facets(facets_params(BOARD, chosen, None))
+    assert asked["f0"]["domain"] == {"excludeTags": "c_status"}
+    assert asked["f1"]["domain"] == {"excludeTags": "c_quantity"}
+    assert asked["f0"]["limit"] == MOST_VALUES
 
 
-def test_true_and_false_are_written_as_solr_reads_them() -> None:
-    """A facet over a boolean filters by `true`, not by Python's `True`."""
-    params = query_params(VIEW, Filters(picks={"status": frozenset([True])}), None)
-    assert params["v0_0"] == "true"
-
-
-def test_time_window_leaves_out_its_end() -> None:
+def test_time_range_leaves_out_its_end() -> None:
     """Two neighbouring bars never show one row twice."""
     start, end = instant_of("2026-03-01T00:00:00Z"), instant_of("2026-03-02T00:00:00Z")
     assert start is not None
     assert end is not None
-    params = query_params(VIEW, Filters(window=Span(start=start, end=end)), None)
-    assert params["fq"] == ["_kind:row", "_q_created_at:[2026-03-01T00:00:00.000Z TO 2026-03-02T00:00:00.000Z}"]
-
-
-def test_histogram_is_asked_for_in_the_same_query() -> None:
-    """A refresh is one query: rows, counts, freshness and histogram."""
-    axis = axis_of(Span(start=0, end=30 * 86_400_000))
-    bars = facets(query_params(VIEW, Filters(), axis))["bars"]
-    assert bars["gap"] == "+12HOURS"
-    assert (bars["start"], bars["end"]) == ("1970-01-01T00:00:00.000Z", "1970-01-31T00:00:00.000Z")
-
-
-def test_a_choice_taken_back_leaves_no_filter() -> None:
-    """Ticking a value and unticking it is the same as never having ticked it."""
-    filters = Filters(picks=Filters().toggled("status", "", True))
-    assert filters.narrowing
-    undone = Filters(picks=filters.toggled("status", "", False))
-    assert not undone.narrowing
-    assert query_params(VIEW, undone, None) == query_params(VIEW, Filters(), None)
+    params = rows_params(BOARD, None, Selection(), Span(start=start, end=end))
+    assert isinstance(params["fq"], list)
+    assert params["fq"][-1].endswith("_q_created_at:[2026-03-01T00:00:00.000Z TO 2026-03-02T00:00:00.000Z}")
 
 
 def test_search_without_words_narrows_nothing() -> None:
-    """Punctuation alone is no search, so the page does not claim to have narrowed anything."""
-    assert not Filters(words=" *:* ").narrowing
+    """Punctuation alone is no search."""
+    assert rows_params(BOARD, None, Selection(words=" *:* "), None) == rows_params(BOARD, None, Selection(), None)
     assert search_words("*:* -- “”") == []
 
 
-def test_what_is_missing_is_asked_of_collections_that_know() -> None:
-    """Solr refuses a query that names a field which an older collection has not."""
-    for reports in (True, False):
-        view = replace(VIEW, reports_incomplete=reports)
-        assert ("_incomplete" in str(query_params(view, Filters(), None)["json.facet"])) == reports
+def test_an_empty_index_is_an_answer() -> None:
+    """Solr leaves out what it can not compute over no rows."""
+    nothing: dict[str, Any] = {"response": {"numFound": 0, "docs": []}, "facets": {"count": 0}}
+    found = read_facets(BOARD, Selection(), nothing)
+    assert (found["total"], found["all"], found["newest_ms"]) == (0, 0, None)
+    assert [one["values"] for one in found["facets"]] == [[], []]
+    page = read_page(BOARD, asked_of(BOARD, {}), nothing)
+    assert (page["rows"], page["indexed_ms"], page["pages"]) == ([], None, 1)
+
+
+def test_rows_have_what_freshness_needs() -> None:
+    """Values stay exact; the version, the commit and the time of indexing are those of the document."""
+    row = {"_id": "a", "_fence": 7, "_ts": 5, "_indexed_at": 6, "id": 2**60}
+    answer = {"response": {"numFound": 9, "docs": [row, {"_id": "b"}]}, "facets": {"indexed": 6.0, "newest": 5}}
+    page = read_page(BOARD, asked_of(BOARD, {}), answer)
+    assert page["indexed_ms"] == 6
+    assert page["rows"] == [
+        {"key": "a", "version": 7, "committed_ms": 5, "indexed_ms": 6, "values": {"id": 2**60, "status": None}},
+        {"key": "b", "version": 0, "committed_ms": None, "indexed_ms": None, "values": {"id": None, "status": None}},
+    ]
+    assert [(one["name"], one["key"]) for one in page["columns"][:2]] == [("id", True), ("status", False)]
+    fields = str(page_params(BOARD, asked_of(BOARD, {}), Selection(), None)["fl"]).split(",")
+    assert {"_id", "_fence", "_ts", "_indexed_at", "id", "status"} == set(fields)

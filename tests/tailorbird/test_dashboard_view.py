@@ -7,8 +7,10 @@ import pytest
 from cdc.model.errors import TopologyError, UsageError
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from tailorbird.web.dashboard.text import NONE, cell_text, facet_text, hint_text
-from tailorbird.web.dashboard.view import IndexField, choose_dashboards, heading, view_of
+from tailorbird.web.dashboard.panels.fitting import FitBoard, fit
+from tailorbird.web.dashboard.panels.rows import shown_first
+from tailorbird.web.dashboard.text import facet_text
+from tailorbird.web.dashboard.view import IndexField, choose_dashboards, heading
 
 TOPOLOGY = """\
 name: fleet
@@ -43,74 +45,60 @@ def fleet(*dashboards: str) -> Topology:
     return read_topology(TOPOLOGY.format(dashboards=lines), file="fleet.yml", environ={})
 
 
+def fitted(dashboard: str, **more: IndexField) -> FitBoard:
+    """Fit a dashboard to the index of cars, whose fields may be replaced."""
+    topology = fleet(f"sales: {{index: cars, {dashboard}}}")
+    return fit(topology, topology.dashboards["sales"], {**FIELDS, **more})
+
+
 def test_columns_look_like_their_types() -> None:
     """The index's fields distinguish numbers and times from texts, for any topology."""
-    topology = fleet("sales: {index: cars, facets: [doors], time: sold_at, columns: [plate, price, doors, sold_at]}")
-    view = view_of(topology, topology.dashboards["sales"], FIELDS)
-    assert view is not None
-    assert [(c.name, c.look) for c in view.columns] == [
+    board = fitted("facets: [doors], time: sold_at, columns: [plate, price, doors, sold_at]")
+    assert [(c.name, c.look) for c in shown_first(board)] == [
         ("plate", "text"),
         ("price", "number"),
         ("doors", "number"),
         ("sold_at", "time"),
     ]
-    assert view.time == "_q_sold_at"
-    assert view.words == ("_t_owner",)
+    assert board.time is not None
+    assert board.time.ordered == "_q_sold_at"
+    assert board.timeline is not None
+    assert board.timeline.panel.title == "Sold at: rows over time"
+    assert board.words == ("_t_owner",)
 
 
 def test_a_facet_of_a_set_counts_its_members() -> None:
     """The column is shown whole, its facet asks the field that holds its members one by one."""
-    topology = fleet("sales: {index: cars, facets: [owner], columns: [owner]}")
     members = IndexField(name="_m_owner", type="string", counted=False)
-    view = view_of(topology, topology.dashboards["sales"], {**FIELDS, "_m_owner": members})
-    assert view is not None
-    ((facet,), (column,)) = view.facets, view.columns
-    assert (facet.name, facet.counted, column.look) == ("owner", "_m_owner", "members")
-    assert cell_text("new,hot", column.look) == "new, hot"
+    column = fitted("facets: [owner], columns: [owner]", _m_owner=members).column("owner")
+    assert (column.name, column.counted, column.look) == ("owner", "_m_owner", "members")
 
 
 def test_a_list_is_counted_by_member_and_is_no_time() -> None:
     """A list's own field contains its members, formatted like its element type. A histogram needs one time per row."""
-    dates = [
-        IndexField(name=name, type=type_, counted=True, many=True)
+    dates = {
+        name: IndexField(name=name, type=type_, counted=True, many=True)
         for name, type_ in (("seen", "string"), ("_q_seen", "pdate"))
-    ]
-    fields = {**FIELDS, **{field.name: field for field in dates}}
-    topology = fleet("sales: {index: cars, facets: [seen], columns: [seen]}")
-    view = view_of(topology, topology.dashboards["sales"], fields)
-    assert view is not None
-    ((facet,), (column,)) = view.facets, view.columns
-    assert (facet.counted, column.look) == ("seen", "time")
-    assert cell_text(["2017-09-15T10:12:00.5Z", "2017-09-16Z"], column.look) == "2017-09-15 10:12:00, 2017-09-16"
-    assert cell_text(["a", "", "b"], "text") == "a, , b"
-    assert hint_text(["2017-09-15T10:12:00.5Z", "2017-09-16Z"]) == "2017-09-15T10:12:00.5Z, 2017-09-16Z"
-    topology = fleet("sales: {index: cars, time: seen}")
+    }
+    column = fitted("facets: [seen], columns: [seen]", **dates).column("seen")
+    assert (column.counted, column.look) == ("seen", "time")
     with pytest.raises(TopologyError, match="column seen holds no times"):
-        view_of(topology, topology.dashboards["sales"], fields)
+        fitted("time: seen", **dates)
 
 
 def test_no_value_is_the_name_of_a_group() -> None:
-    """If a column is part of the row key, its rows without a value form a group with the name that the facet shows."""
-    topology = fleet("sales: {index: cars, columns: [plate, owner]}")
-    view = view_of(topology, topology.dashboards["sales"], FIELDS)
-    assert view is not None
-    assert [column.in_key for column in view.columns] == [True, False]
-    assert (cell_text(None, "text", NONE), facet_text(None, "text")) == ("(none)", "(none)")
+    """If a column is part of the row key, its rows without a value form a group; the facet names it, too."""
+    assert fitted("columns: [plate, owner]").keys == {"plate"}
+    assert (facet_text(None, "text"), facet_text("", "text"), facet_text(True, "text")) == ("(none)", "(empty)", "yes")
+    assert facet_text("2017-09-15T10:12:00.5Z", "time") == "2017-09-15 10:12:00"
+    assert len(facet_text("x" * 10_000, "text")) == 301
 
 
 def test_without_columns_all_are_shown() -> None:
     """A minimal dashboard shows every column and no internal field."""
-    topology = fleet("least: {index: cars}")
-    view = view_of(topology, topology.dashboards["least"], FIELDS)
-    assert view is not None
-    assert [c.name for c in view.columns] == ["plate", "owner", "price", "doors", "sold_at", "papers"]
-    assert view.time is None
-
-
-def test_an_index_without_columns_is_not_ready() -> None:
-    """Before the first row there is nothing to complain about yet."""
-    topology = fleet("sales: {index: cars, facets: [nonsense]}")
-    assert view_of(topology, topology.dashboards["sales"], {"_id": FIELDS["_id"]}) is None
+    board = fitted("title: Least")
+    assert [c.name for c in shown_first(board)] == ["plate", "owner", "price", "doors", "sold_at", "papers"]
+    assert (board.time, board.timeline) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +114,8 @@ def test_an_index_without_columns_is_not_ready() -> None:
 )
 def test_a_mistake_is_named_with_its_line(settings: str, expected: str) -> None:
     """A dashboard over columns that the index has not ends with file, line, path and what would be right."""
-    topology = fleet(f"sales: {{index: cars, {settings}}}")
     with pytest.raises(TopologyError) as raised:
-        view_of(topology, topology.dashboards["sales"], FIELDS)
+        fitted(settings)
     assert str(raised.value).startswith(f"fleet.yml:9: {expected}")
 
 

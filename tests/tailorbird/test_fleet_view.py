@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from cdc.model.errors import UsageError
+from tailorbird.web.fleet.http_fleet_page import FleetSessions
 from tailorbird.web.fleet.view import (
     SourceLine,
     agents_of,
     found,
     gateways_of,
+    may_ask,
     new_source,
     source_for,
     sources_of,
@@ -118,3 +121,57 @@ def test_the_first_table_of_a_connection_makes_a_source() -> None:
     assert new_source(table, other)[0] == "shop_db_2"
     ours = sources_of([source("x", connection="shop-db")], NOW)
     assert source_for(table, ours) == "x"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "tokens"),
+        ("POST", "tokens"),
+        ("GET", "audit"),
+        ("DELETE", "sources/shop"),
+        ("POST", "sources/shop"),
+        ("PUT", "sources/shop"),
+        ("GET", "sources/../config"),
+        ("GET", "sources//config"),
+        ("GET", "sources/shop/config/"),
+        ("POST", "sources/shop/../../tokens/stop"),
+        ("POST", "drain/x"),
+        ("POST", ""),
+    ],
+)
+def test_the_page_forwards_its_own_requests_only(method: str, path: str) -> None:
+    """What the page has no button for is not forwarded, whatever the token allows."""
+    assert not may_ask(method, path.split("/"))
+    assert may_ask("POST", ["drain"])
+    assert may_ask("PATCH", ["sources", "shop"])
+    assert may_ask("GET", ["sources", "shop", "positions"])
+    assert may_ask("PUT", ["sources", "shop", "config"])
+    assert may_ask("POST", ["sources", "shop", "rollback"])
+
+
+class Gateway:
+    """A gateway's API that knows one token."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def ask(self, *_: object) -> None:
+        if self.token != "right":
+            raise UsageError("no such token", "")
+
+
+def test_a_session_ends_and_a_wrong_token_begins_none() -> None:
+    """A session belongs to one token and ends after twelve hours; texts that are no token are not sent."""
+    now = [0.0]
+    sessions = FleetSessions(lambda token: Gateway(token), lambda: now[0])  # type: ignore[arg-type, return-value]
+    for token in ("", "wrong", "ri\nght", "rïght", "x" * 1_001):
+        with pytest.raises(UsageError, match="token"):
+            sessions.enter(token)
+    first, second = sessions.enter("right"), sessions.enter("right")
+    assert first != second
+    assert isinstance(sessions.api(first), Gateway)
+    assert sessions.api("") is None
+    assert sessions.api(first[:-1]) is None
+    now[0] = 12 * 3600
+    assert sessions.api(first) is None

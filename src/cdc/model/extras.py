@@ -16,7 +16,6 @@ MODULES = frozenset(
         "happybase",
         "kafka",
         "kazoo",
-        "nicegui",
         "numpy",
         "pandas",
         "py4j",

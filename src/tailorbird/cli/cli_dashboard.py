@@ -52,7 +52,6 @@ def dashboard(
         from tailorbird.web.dashboard.guard.access import Access
         from tailorbird.web.dashboard.guard.file_passwords import load_passwords
         from tailorbird.web.dashboard.http_dashboard import serve_dashboards
-        from tailorbird.web.dashboard.http_wait import serve_wait
         from tailorbird.web.dashboard.view import choose_dashboards
 
     loaded = load_serving(topology)
@@ -63,7 +62,6 @@ def dashboard(
         for one in chosen
         for of in [loaded.indexes[one.index]]
     ]
-    serve_wait(loaded)
     users = load_passwords(auth) if auth else {}
     access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
     # the port at which `status` can query this process

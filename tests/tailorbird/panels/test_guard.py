@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket as socketlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from tailorbird.web.dashboard.guard.access import ANYBODY, Access, refuse_open
 from tailorbird.web.dashboard.guard.file_passwords import load_passwords
 from tailorbird.web.dashboard.guard.http_guard import SameOrigin, StrictHeaders
 from tailorbird.web.dashboard.guard.http_login import LoginWall
+from tailorbird.web.dashboard.guard.http_serve import guard, pages_app, refuse_taken
 from tailorbird.web.dashboard.guard.passwords import Attempts, hashed_password, is_right, read_passwords, safe_next
 from tests.support.waiting import wait_for
 
@@ -48,6 +50,13 @@ def served(*, secure: bool = False) -> Iterator[httpx.Client]:
     app.add_middleware(LoginWall, users=USERS, secure=secure)
     app.add_middleware(SameOrigin)
     app.add_middleware(StrictHeaders)
+    with running(app) as browser:
+        yield browser
+
+
+@contextlib.contextmanager
+def running(app: Starlette) -> Iterator[httpx.Client]:
+    """Run a server; yield a browser at its pages."""
     port = next(port for port in range(18_800, 18_880) if port_is_free("127.0.0.1", port))
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="critical"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -203,3 +212,33 @@ def test_beyond_this_machine_a_login_and_tls_are_needed() -> None:
     refuse_open("0.0.0.0", Access(behind_proxy=True), loopback=False)
     refuse_open("127.0.0.1", ANYBODY, loopback=True)
     assert "argon2" not in repr(Access(users=USERS))
+
+
+def test_an_address_that_can_not_be_served_is_refused() -> None:
+    """One of another machine, and a port in use; each with the remedy."""
+    with pytest.raises(UsageError, match=r"it is not an IPv4 address of this machine; try --host 127\.0\.0\.1"):
+        refuse_taken("192.0.2.1", 18_799)
+    with socketlib.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"the port is in use; try --port {port + 1}"):
+            refuse_taken("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("users", [{}, USERS])
+def test_every_response_has_the_strict_policy(users: dict[str, str]) -> None:
+    """Pages, errors, refusals of the login and of foreign hosts: no script that is not a file of this server runs."""
+    app = pages_app()
+    guard(app, host="127.0.0.1", access=Access(users=users))
+
+    @app.get("/page")
+    def page() -> str:
+        return "secret"
+
+    with running(app) as browser:
+        for path, headers in (("/page", {}), ("/none", {}), ("/page", {"Host": "evil.example"}), ("/docs", {})):
+            answer = browser.get(path, headers=headers)
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'; script-src 'self';" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert (answer.status_code == 200) == (path == "/page" and not headers and not users)

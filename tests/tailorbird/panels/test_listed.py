@@ -143,7 +143,7 @@ def test_all_pages_begin_alike() -> None:
     """The head of a page is written once, whatever a title contains."""
     pages = {one.name: one.read_text() for one in ASSETS.iterdir() if one.name.endswith(".html")}
     head = pages.pop("head.html")
-    assert len(pages) == 4
+    assert len(pages) == 5
     for name, text in pages.items():
         assert text.startswith("{{head}}\n")
         assert "<meta" not in text

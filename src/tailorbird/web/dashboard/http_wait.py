@@ -12,7 +12,7 @@ import dataclasses
 import threading
 from typing import Any
 
-from nicegui import app
+from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
@@ -23,8 +23,8 @@ _AT_ONCE = 16
 LONGEST = 60.0  # seconds: the longest timeout that a request may ask for
 
 
-def serve_wait(topology: Topology) -> None:
-    """Add `GET /wait` to this process's web server."""
+def serve_wait(app: FastAPI, topology: Topology) -> None:
+    """Answer `GET /wait` next to the pages."""
     places = threading.BoundedSemaphore(_AT_ONCE)
 
     # not a coroutine: each request waits in its own thread

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +10,7 @@ import pysolr
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.topology.topology import Solr
 from indexer.solr.solr_http import reading_session
-from tailorbird.web.dashboard.answer import Answer, read_answer
-from tailorbird.web.dashboard.query import Filters, query_params
-from tailorbird.web.dashboard.time import Axis
-from tailorbird.web.dashboard.view import IndexField, View
+from tailorbird.web.dashboard.view import IndexField
 
 SECONDS_TO_ANSWER = 10.0
 
@@ -41,11 +37,6 @@ class SolrView:
             )
             for field in answer["fields"]
         }
-
-    def answer(self, view: View, filters: Filters, axis: Axis | None) -> Answer:
-        """Run the query of one refresh and return the result."""
-        response = self._ask("select", query_params(view, filters, axis))
-        return read_answer(view, response, received_ms=time.time_ns() // 1_000_000)
 
     def select(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return Solr's response to the parameters of a query, as JSON."""

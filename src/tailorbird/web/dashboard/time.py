@@ -111,11 +111,6 @@ def edges(axis: Axis, limit: int = 2 * MOST_BARS) -> Iterator[int]:
         edge, limit = after(edge), limit - 1
 
 
-def bar(axis: Axis, edge: int) -> Span:
-    """Return the time range of the bar that starts at `edge`."""
-    return Span(start=edge, end=_stepper(axis.gap)(edge))
-
-
 def aligned(span: Span, gap: Gap) -> Axis:
     """Divide a time range into bars of a width. The range is extended to full bars."""
     # there is no year 0: if the first bar would start there, all bars start one year later
@@ -159,29 +154,3 @@ def _moment(instant: int) -> dt.datetime:
 
 def _instant(moment: dt.datetime) -> int:
     return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
-
-
-def label(instant: int, gap: Gap) -> str:
-    """Format an instant for the axis, no finer than the bars: `2026`, `Mar 2026`, `5 Mar`, `5 Mar 14:00`."""
-    moment = _moment(instant)
-    if gap.unit == "YEAR":
-        return f"{moment.year}"
-    if gap.unit == "MONTH":
-        return f"{moment:%b} {moment.year}"
-    day = f"{moment.day} {moment:%b}"
-    if gap.unit == "DAY":
-        return day
-    return f"{day} {moment:%H:%M:%S}" if gap.unit == "SECOND" else f"{day} {moment:%H:%M}"
-
-
-def span_label(span: Span) -> str:
-    """Format a time range: `1 Mar 2026 – 31 Mar 2026`, with times of day unless it consists of whole days."""
-    start, end = _moment(span.start), _moment(span.end)
-    if span.start % DAY == 0 and span.end % DAY == 0:
-        last = _moment(span.end - 1)
-        first_day, last_day = f"{start.day} {start:%b} {start.year}", f"{last.day} {last:%b} {last.year}"
-        return first_day if first_day == last_day else f"{first_day} – {last_day}"
-    form = "%H:%M:%S" if span.start % MINUTE or span.end % MINUTE else "%H:%M"
-    first = f"{start.day} {start:%b} {start.year} {start.strftime(form)}"
-    same_day = start.date() == end.date()
-    return f"{first} – {'' if same_day else f'{end.day} {end:%b} {end.year} '}{end.strftime(form)}"

@@ -88,6 +88,25 @@ class SourceLine:
     read: Mapping[str, int] = field(default_factory=dict)
 
 
+_NO_NAME = {"", ".", ".."}
+
+
+def may_ask(method: str, path: Sequence[str]) -> bool:
+    """Return whether the page may send a request of this method and path, given as parts, to the gateway's API."""
+    match method, path:
+        case "POST", ["drain"]:
+            return True
+        case "PATCH", ["sources", name]:
+            return name not in _NO_NAME
+        case "GET", ["sources", name, "config" | "positions"]:
+            return name not in _NO_NAME
+        case "PUT", ["sources", name, "config"]:
+            return name not in _NO_NAME
+        case "POST", ["sources", name, "stop" | "rollback" | "positions" | "dump"]:
+            return name not in _NO_NAME
+    return False
+
+
 def agents_of(agents: Sequence[Mapping[str, Any]]) -> list[AgentLine]:
     """Convert the answer of `GET /v1/agents`."""
     return [_agent(one) for one in agents]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import structlog
-from nicegui import app, ui
+import uvicorn
+from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from cdc.model.errors import UsageError
@@ -19,11 +20,9 @@ from tailorbird.web.dashboard.guard.access import ANYBODY, Access
 from tailorbird.web.dashboard.guard.http_guard import SameOrigin, StrictHeaders
 from tailorbird.web.dashboard.guard.http_login import LoginWall
 
-SECONDS_TO_RECONNECT = 30.0
-ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#1f6feb"/>'
-    '<path d="M3 12V8h2v4zm4 0V4h2v8zm4 0V6h2v6z" fill="#fff"/></svg>'
-)
+LONGEST_MESSAGE = 65_536  # bytes that a browser may send through a websocket at once
+SECONDS_TO_STOP = 2
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 def refuse_taken(host: str, port: int) -> None:
@@ -34,49 +33,67 @@ def refuse_taken(host: str, port: int) -> None:
         raise UsageError(f"{host}:{port} cannot be served: the port is in use", f"try --port {port + 1}")
 
 
+def pages_app(lifespan: Lifespan | None = None) -> FastAPI:
+    """Return an app for pages. It has no pages that FastAPI would add. `lifespan` runs around the server."""
+    return FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+
+
 def serve_pages(
-    what: str, *, host: str, port: int, title: str, reported: Mapping[str, str], access: Access = ANYBODY
+    app: FastAPI, what: str, *, host: str, port: int, reported: Mapping[str, str], access: Access = ANYBODY
 ) -> None:
-    """Serve all pages that were created so far, until SIGTERM or SIGINT. `what` and `reported` are logged."""
+    """Serve an app until SIGTERM or SIGINT. `what` and `reported` appear in the log lines."""
     url = f"{'https' if access.secure else 'http'}://{host}:{port}/"
-    tls: dict[str, Any] = {"ssl_certfile": access.certificate, "ssl_keyfile": access.key} if access.secure else {}
 
     @app.get("/health")
     def health() -> dict[str, str]:
         """Answer `/health` like every Tailorbird process. The page itself shows whether servers are available."""
         return {"status": "moving", "reason": f"serves {url}"}
 
-    if access.users:
-        app.add_middleware(LoginWall, users=access.users, secure=access.secure)
-    app.add_middleware(SameOrigin)
-    app.add_middleware(StrictHeaders)
-    if is_loopback(host):
-        # another site's page must not reach a private server through a DNS name that it points to this address
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", host])
-    # a page that a test starts is also a server; NiceGUI would treat it as one of its own tests, on another port
-    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    guard(app, host=host, access=access)
     # uvicorn stops cleanly on these and then raises them again, which would end the process as a failure
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
-    app.on_startup(lambda: log.info(f"{what} serves", url=url, **reported))
-    ui.run(
+    config = uvicorn.Config(
+        app,
         host=host,
         port=port,
-        title=title,
-        dark=None,
-        favicon=ICON,
-        language="en-US",
-        reload=False,
-        show=False,
-        show_welcome_message=False,
-        tailwind=False,
-        # the ping interval follows from this; with 5 s the page of a busy machine would be dropped and reloaded
-        reconnect_timeout=SECONDS_TO_RECONNECT,
-        timeout_graceful_shutdown=2,
-        **tls,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        # without a proxy anyone could name another address in a header, and so escape the limit of logins
+        proxy_headers=access.behind_proxy,
+        ws_max_size=LONGEST_MESSAGE,
+        timeout_graceful_shutdown=SECONDS_TO_STOP,
+        ssl_certfile=access.certificate or None,
+        ssl_keyfile=access.key or None,
     )
+    _PageServer(config, lambda: log.info(f"{what} serves", url=url, **reported)).run()
     log.info(f"{what} stopped", **reported)
+
+
+def guard(app: FastAPI, *, host: str, access: Access) -> None:
+    """Add the layers around all pages: host names, headers, origins and the login, from the outside in."""
+    if access.users:
+        app.add_middleware(LoginWall, users=access.users, secure=access.secure)
+    app.add_middleware(SameOrigin)
+    if is_loopback(host):
+        # another site's page must not reach a private server through a DNS name that it points to this address
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost", "[::1]", host])
+    app.add_middleware(StrictHeaders)
+
+
+class _PageServer(uvicorn.Server):
+    """A server that calls a function once it listens."""
+
+    def __init__(self, config: uvicorn.Config, serves: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._serves = serves
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._serves()
 
 
 def is_loopback(host: str) -> bool:

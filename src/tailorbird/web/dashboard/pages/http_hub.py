@@ -42,7 +42,7 @@ from tailorbird.web.dashboard.panels.watching import (
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.dashboard.time import Span
 
-FACETS = -1  # the filters, treated as a panel
+FACETS, TIMELINE = -1, -2  # the filters, and the rows over time, treated as panels
 SHELF = 512  # cached answers
 AT_ONCE = 4  # concurrent queries
 Ask = Callable[[Params], Mapping[str, Any]]
@@ -212,7 +212,10 @@ class Hub:
     def _reported(self, board: FitBoard, number: int, chosen: Selection, span: Span | None) -> Reported:
         if number == FACETS:
             return read_facets(board, chosen, self._select(facets_params(board, chosen, span)))
-        return ask_panel(board, board.panels[number], chosen, span, self._select)
+        panel = board.timeline if number == TIMELINE else board.panels[number]
+        if panel is None:
+            raise Misfit("a dashboard without `time`", "`time:` with the column of a row's time")
+        return ask_panel(board, panel, chosen, span, self._select)
 
     def _select(self, params: Params) -> Mapping[str, Any]:
         with self._counting:

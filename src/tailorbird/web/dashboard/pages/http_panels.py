@@ -1,4 +1,4 @@
-"""Serve the page of a dashboard with panels: its HTML, and a websocket that sends changes.
+"""Serve the page of a dashboard with panels, and the websocket that sends changes to every page of a dashboard.
 
 browser → {"state": number, "query": the URL's query, "panels": [visible panels]}
 server  → {"panel", "state", "answer", …} · {"panel", "state", "error", "hint"} · {"unavailable", "token", …}, the last
@@ -22,14 +22,15 @@ from starlette.websockets import WebSocketDisconnect
 
 from tailorbird.web.dashboard.board import Board
 from tailorbird.web.dashboard.guard.http_guard import STRICT_POLICY
-from tailorbird.web.dashboard.pages.http_hub import FACETS, Hub, Viewer
+from tailorbird.web.dashboard.pages.http_hub import FACETS, TIMELINE, Hub, Viewer
 from tailorbird.web.dashboard.panels.columns import Misfit
+from tailorbird.web.dashboard.panels.fitting import timeline_of
 from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.panels.state import chosen_of
 from tailorbird.web.dashboard.view import heading
 
 ASSETS = files("tailorbird.web.dashboard.pages") / "assets"
-_TYPES = {"js": "text/javascript", "css": "text/css"}
+_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 LONGEST_MESSAGE = 40_000  # characters
 MOST_WAITING = 400  # messages for a browser that does not read; then it is disconnected
 MOST_VIEWERS = 500
@@ -44,6 +45,7 @@ def board_json(board: Board, path: str, others: Mapping[str, str]) -> Reported:
         "path": path,
         "time": dashboard.time or "",
         "range": str(dashboard.range),
+        "timeline": timeline_of(dashboard.time).title if dashboard.time else "",
         "search": bool(board.topology.indexes[dashboard.index].search),
         "facets": [{"name": name, "heading": heading(name)} for name in dashboard.facets],
         "panels": [
@@ -91,16 +93,18 @@ def serve_assets(app: FastAPI) -> None:
         return Response((ASSETS / name).read_bytes(), media_type=kind, headers={"Cache-Control": "max-age=60"})
 
 
-def serve_panels(app: FastAPI, board: Board, path: str, others: Mapping[str, str]) -> Hub:
-    """Serve the page of a dashboard, and its websocket at `/live/<name>`. Return its hub."""
-    hub = Hub(board)
-    name = board.dashboard.name
+def serve_panels(app: FastAPI, board: Board, path: str, others: Mapping[str, str]) -> None:
+    """Serve the page of a dashboard with panels at a path."""
 
     @app.get(path, response_class=HTMLResponse)
     def page() -> HTMLResponse:
         return page_html("board.html", board.dashboard.title, board_json(board, path, others))
 
-    @app.websocket(f"/live/{name}")
+
+def serve_live(app: FastAPI, hub: Hub) -> None:
+    """Serve the websocket of a dashboard's pages at `/live/<name>`."""
+
+    @app.websocket(f"/live/{hub.board.dashboard.name}")
     async def live(socket: WebSocket) -> None:
         await socket.accept()
         if len(hub.viewers) >= MOST_VIEWERS:
@@ -108,8 +112,6 @@ def serve_panels(app: FastAPI, board: Board, path: str, others: Mapping[str, str
             return
         with contextlib.suppress(WebSocketDisconnect):
             await _serve_viewer(hub, socket)
-
-    return hub
 
 
 async def _serve_viewer(hub: Hub, socket: WebSocket) -> None:
@@ -159,7 +161,7 @@ async def _read(hub: Hub, viewer: Viewer, socket: WebSocket) -> None:
             viewer.number, viewer.panels = number, ()
             continue
         viewer.number, viewer.chosen, viewer.shown = number, chosen, {}
-        panels = range(FACETS, len(hub.board.dashboard.panels))
+        panels = range(TIMELINE, len(hub.board.dashboard.panels))
         viewer.panels = tuple(one for one in dict.fromkeys(wanted) if one in panels)
         asking = asyncio.create_task(_show(hub, viewer))
 

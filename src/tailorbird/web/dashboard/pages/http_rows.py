@@ -1,4 +1,4 @@
-"""Serve the rows behind a dashboard: the page `/rows/<name>`, and the requests of that page.
+"""Serve the rows of a dashboard: their page, and the requests of that page.
 
     GET /api/rows/<name>?<selection>&columns=&sort=&page=&panel=     one page, JSON
     GET /api/rows/<name>.csv, .json                                  a download, streamed, at most 100,000 rows
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -49,22 +50,26 @@ _GONE = "the row does not exist, or was deleted"
 
 
 def serve_rows(
-    app: FastAPI, hub: Hub, path: str, others: Mapping[str, str], explainer: ExplainRequests | None = None
+    app: FastAPI,
+    hub: Hub,
+    path: str,
+    title: str,
+    others: Mapping[str, str],
+    explainer: ExplainRequests | None = None,
 ) -> None:
-    """Serve the rows of a dashboard whose panels are at `path`. `others` are the titles of other pages by path."""
+    """Serve the rows of a dashboard at `path`. `others` are titles of further pages by path."""
     board, name = hub.board, hub.board.dashboard.name
-    links = {path: board.dashboard.title, **others}
 
-    @app.get(f"/rows/{name}", response_class=HTMLResponse)
+    @app.get(path, response_class=HTMLResponse)
     def page() -> HTMLResponse:
-        title = f"{board.dashboard.title}: rows"
-        return page_html("rows.html", title, board_json(board, f"/rows/{name}", links))
+        return page_html("rows.html", title, board_json(board, path, others))
 
     # not coroutines: each waits for Solr in its own thread
     @app.get(f"/api/rows/{name}")
     def rows(request: Request) -> Response:
         def reported(fit: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None) -> Response:
-            return JSONResponse(read_page(fit, asked, board.solr.select(page_params(fit, asked, chosen, span))))
+            found = read_page(fit, asked, board.solr.select(page_params(fit, asked, chosen, span)))
+            return JSONResponse({**found, "now_ms": time.time_ns() // 1_000_000})
 
         return _answered(hub, request, reported)
 

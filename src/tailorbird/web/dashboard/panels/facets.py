@@ -1,4 +1,4 @@
-"""Build the filters above the panels: the number of selected rows, and the values of each facet with their counts.
+"""Build the filters above panels and rows: the number of selected rows, and the values of each facet with their counts.
 
 The counts of a facet ignore its own filter, so that more of its values can be selected."""
 
@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cdc.stored.fields import KIND, ROW, TS
 from tailorbird.web.dashboard.panels.asking import rows_params
 from tailorbird.web.dashboard.panels.columns import PanelColumn
 from tailorbird.web.dashboard.panels.fitting import FitBoard
@@ -16,12 +17,16 @@ from tailorbird.web.dashboard.panels.state import Selection
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.dashboard.time import Span
 
-MOST_VALUES = 50
+MOST_VALUES = 200
 
 
 def facets_params(board: FitBoard, chosen: Selection, span: Span | None) -> Params:
-    """Return one Solr query for all facets."""
-    facets = {
+    """Return one query for all facets."""
+    facets: dict[str, Any] = {
+        "newest": f"max({TS})",
+        "all": {"type": "query", "q": "*:*", "domain": {"query": f"{KIND}:{ROW}"}},
+    }
+    facets |= {
         f"f{i}": {
             "type": "terms",
             "field": column.counted,
@@ -36,9 +41,11 @@ def facets_params(board: FitBoard, chosen: Selection, span: Span | None) -> Para
 
 
 def read_facets(board: FitBoard, chosen: Selection, response: Mapping[str, Any]) -> Reported:
-    """Return the JSON of the facets: `{total, facets: [{name, heading, more, values}]}`.
+    """Return the JSON of the facets: `{total, all, newest_ms, facets: [{name, heading, more, values}]}`.
 
-    A value is `{label, value, kind, count, chosen}`. Selected values are listed even if no row has them."""
+    A value is `{label, value, kind, count, chosen}`. Selected values are listed even if no row has them. `all` counts
+    the whole index. `newest_ms` is the commit of the newest change of the selected rows; None if unknown.
+    """
     reported = []
     facets = response.get("facets", {})
     for i, column in enumerate(_columns(board)):
@@ -54,7 +61,14 @@ def read_facets(board: FitBoard, chosen: Selection, response: Mapping[str, Any])
             one["chosen"] = one["value"] in picked
         more = max(found.get("numBuckets", 0) - len(buckets), 0)
         reported.append({"name": column.name, "heading": column.heading, "more": more, "values": values})
-    return {"total": response["response"]["numFound"], "facets": reported}
+    total = response["response"]["numFound"]
+    everything = facets.get("all", {}).get("count", total)
+    return {"total": total, "all": everything, "newest_ms": whole(facets.get("newest")), "facets": reported}
+
+
+def whole(number: Any) -> int | None:
+    """Convert a metric of Solr to a whole number. It is absent, or not finite, if no row matches."""
+    return int(number) if isinstance(number, int | float) and number == number and abs(number) < 1e18 else None
 
 
 def _columns(board: FitBoard) -> list[PanelColumn]:

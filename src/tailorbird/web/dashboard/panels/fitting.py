@@ -9,7 +9,7 @@ from cdc.stored.fields import words_field
 from cdc.topology.panels import Panel, PanelFilter
 from cdc.topology.topology import Dashboard, Topology
 from tailorbird.web.dashboard.panels.columns import Misfit, PanelColumn, column_of, filtered, measured
-from tailorbird.web.dashboard.view import IndexField
+from tailorbird.web.dashboard.view import IndexField, heading
 
 Finder = Callable[[str], PanelColumn]
 
@@ -36,15 +36,16 @@ class FitPanel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitBoard:
-    """A dashboard whose panels fit its index. `time` is None if it has no time column.
-
-    `words` are the fields that a text search covers."""
+    """A dashboard ready to be queried. `time`, and `timeline`, the number of rows over it, are None if it has no time
+    column. `words` are the fields that a text search covers. `keys` are the columns of the row key."""
 
     dashboard: Dashboard
     panels: tuple[FitPanel, ...]
     time: PanelColumn | None
+    timeline: FitPanel | None
     words: tuple[str, ...]
     fields: Mapping[str, IndexField]
+    keys: frozenset[str] = frozenset()
 
     def column(self, name: str) -> PanelColumn:
         """Return a column of the index. Raises Misfit if the index does not have it."""
@@ -52,8 +53,8 @@ class FitBoard:
 
 
 def fit(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexField]) -> FitBoard:
-    """Check a dashboard against the fields of its index. Raises TopologyError, with line and path, for a panel that
-    does not fit."""
+    """Return the dashboard over an index with these fields. Raises TopologyError, with line and path, if a column or a
+    panel does not fit."""
     base, index = f"dashboards.{dashboard.name}", topology.indexes[dashboard.index]
 
     def found(path: str, name: str) -> PanelColumn:
@@ -74,13 +75,28 @@ def fit(topology: Topology, dashboard: Dashboard, fields: Mapping[str, IndexFiel
         except Misfit as misfit:
             raise topology.error(path, str(misfit), misfit.expected) from misfit
 
+    for i, name in enumerate(dashboard.columns):
+        found(f"{base}.columns[{i}]", name)
+    for i, name in enumerate(dashboard.facets):
+        if not found(f"{base}.facets[{i}]", name).counted:
+            path = f"{base}.facets[{i}]"
+            raise topology.error(path, f"column {name} is only stored, not counted", "a column of another type")
+    over = None if dashboard.time is None else time(f"{base}.time", dashboard.time)
+    table = topology.tables.get(index.table)
     return FitBoard(
         dashboard=dashboard,
         panels=tuple(one(f"{base}.panels[{i}]", panel) for i, panel in enumerate(dashboard.panels)),
-        time=None if dashboard.time is None else time(f"{base}.time", dashboard.time),
+        time=over,
+        timeline=None if over is None else _fit_panel(timeline_of(over.name), lambda name: column_of(name, fields)),
         words=tuple(words_field(name) for name in index.search if words_field(name) in fields),
         fields=fields,
+        keys=frozenset(table.row_key if table is not None else ()),
     )
+
+
+def timeline_of(time: str) -> Panel:
+    """Return the panel above a list of rows: how many there are over time."""
+    return Panel(type="timeseries", title=f"{heading(time)}: rows over time", width=12)
 
 
 def _fit_panel(panel: Panel, column: Finder) -> FitPanel:

@@ -10,6 +10,7 @@ from typing import Any
 from cdc.stored.fields import FENCE, INDEXED_AT, TS, UNIQUE_KEY
 from tailorbird.web.dashboard.panels.asking import rows_params
 from tailorbird.web.dashboard.panels.columns import Misfit, PanelColumn
+from tailorbird.web.dashboard.panels.facets import whole
 from tailorbird.web.dashboard.panels.fitting import FitBoard
 from tailorbird.web.dashboard.panels.reading import Reported
 from tailorbird.web.dashboard.panels.state import Selection
@@ -75,7 +76,14 @@ def sorts(column: PanelColumn) -> bool:
 
 def page_params(board: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None) -> Params:
     """Return a query for one page."""
-    return {**_params(board, asked, chosen, span), "rows": SIZE, "start": (asked.page - 1) * SIZE}
+    params = _params(board, asked, chosen, span)
+    return {
+        **params,
+        "fl": ",".join((str(params["fl"]), FENCE, TS, INDEXED_AT)),
+        "json.facet": json.dumps({"indexed": f"max({INDEXED_AT})"}),
+        "rows": SIZE,
+        "start": (asked.page - 1) * SIZE,
+    }
 
 
 def batch_params(board: FitBoard, asked: RowsRequest, chosen: Selection, span: Span | None, mark: str) -> Params:
@@ -89,22 +97,38 @@ def row_params(key: str) -> Params:
 
 
 def read_page(board: FitBoard, asked: RowsRequest, response: Mapping[str, Any]) -> Reported:
-    """Return the JSON of a page: `{columns, rows, total, page, pages, size, sort, most}`.
+    """Return the JSON of a page: `{columns, rows, indexed_ms, total, page, pages, size, sort, most}`.
 
-    A column is `{name, heading, look, shown, sorts}`, a row `{key, values}`."""
+    A column is `{name, heading, look, key, shown, sorts}`, a row `{key, version, committed_ms, indexed_ms, values}`.
+    `indexed_ms` is when the newest of all selected rows was indexed; None if unknown.
+    """
     found = response["response"]
     shown = {column.name for column in asked.columns}
     order = [*asked.columns, *(one for one in every(board) if one.name not in shown)]
     sort = "" if asked.sort is None else ("-" if asked.descending else "") + asked.sort.name
     return {
         "columns": [
-            {"name": c.name, "heading": c.heading, "look": c.look, "shown": c.name in shown, "sorts": sorts(c)}
+            {
+                "name": c.name,
+                "heading": c.heading,
+                "look": c.look,
+                "key": c.name in board.keys,
+                "shown": c.name in shown,
+                "sorts": sorts(c),
+            }
             for c in order
         ],
         "rows": [
-            {"key": one[UNIQUE_KEY], "values": {c.name: one.get(c.name) for c in asked.columns}}
+            {
+                "key": one[UNIQUE_KEY],
+                "version": one.get(FENCE, 0),
+                "committed_ms": one.get(TS),
+                "indexed_ms": one.get(INDEXED_AT),
+                "values": {c.name: one.get(c.name) for c in asked.columns},
+            }
             for one in found["docs"]
         ],
+        "indexed_ms": whole(response.get("facets", {}).get("indexed")),
         "total": found["numFound"],
         "page": asked.page,
         "pages": min(max(-(-found["numFound"] // SIZE), 1), MOST_PAGES),

@@ -3,7 +3,7 @@
 import { $, begin, bound, bounded, chosenQuery, data, filters, pick, pickAt, picked, zoom } from "./chosen.js";
 import { el } from "./dom.js";
 import { age, moment, numbers } from "./format.js";
-import { FACETS, ask, connect, last, number, sinceAsked } from "./live.js";
+import { FACETS, ask, connect, get, last, number, sinceAsked } from "./live.js";
 import { DRAW } from "./panels.js";
 
 const cards = data.panels.map((panel, i) => card(panel, i));
@@ -96,7 +96,7 @@ function changed() {
 }
 
 async function save() {
-  const answer = await fetch(`/api/dashboards/${data.name}/yaml?${chosenQuery()}`);
+  const answer = await get(`/api/dashboards/${data.name}/yaml?${chosenQuery()}`);
   $("yaml").querySelector("textarea").value = await answer.text();
   $("yaml").showModal();
 }

@@ -56,7 +56,8 @@ export function pickAt(column, value, from, to) {
   });
 }
 
-export function filters(found) {
+// Show the facets and the number of rows; without `total` the page shows that number itself.
+export function filters(found, { total = true } = {}) {
   const open = new Set([...$("filters").querySelectorAll("details[open]")].map((one) => one.dataset.facet));
   const held = document.activeElement?.closest("#filters input");
   const facets = found.facets.map((facet) => {
@@ -85,8 +86,9 @@ export function filters(found) {
         facet.more ? el("p", { class: "note" }, `${facet.more} further values: search for them`) : null),
     );
   });
-  const total = el("span", { class: "note", "data-testid": "total", "data-count": found.total }, `${numbers("")(found.total)} rows`);
-  $("filters").replaceChildren(...facets, total);
+  const few = found.total === found.all ? "" : ` of ${numbers("")(found.all)}`;
+  const text = `${numbers("")(found.total)}${few} rows`;
+  $("filters").replaceChildren(...facets, ...(total ? [el("span", { class: "note", "data-testid": "total", "data-count": found.total }, text)] : []));
   if (held) {
     const again = [...$("filters").querySelectorAll(`[data-facet="${CSS.escape(held.closest("details").dataset.facet)}"] input`)];
     again.find((one) => one.dataset.value === held.dataset.value && one.dataset.kind === held.dataset.kind)?.focus();

@@ -17,6 +17,13 @@ export const el = (name, attributes = {}, ...children) => fill(document.createEl
 export const svg = (name, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, name), attributes, children);
 
+// Replace the children of an element. The new element with the same `data-focus` keeps the focus.
+export function swap(parent, ...children) {
+  const held = parent.contains(document.activeElement) ? document.activeElement.dataset.focus : undefined;
+  parent.replaceChildren(...children);
+  if (held !== undefined) parent.querySelector(`[data-focus="${CSS.escape(held)}"]`)?.focus();
+}
+
 // A table with the figures of a chart, for screen readers. Tests read it, too.
 export function unseen(caption, heads, rows) {
   return el(

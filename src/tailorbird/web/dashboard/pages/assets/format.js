@@ -53,6 +53,7 @@ export function stored(value) {
 }
 
 export function when(text) {
+  if (Array.isArray(text)) return text.map(when).join(", ");
   return stored(text).replace(/Z$/, "").replace("T", " ").replace(/\.\d+$/, "");
 }
 
@@ -60,5 +61,12 @@ export function age(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 2) return "now";
   if (seconds < 60) return `${seconds} s ago`;
-  return seconds < 3600 ? `${Math.floor(seconds / 60)} min ago` : `${Math.floor(seconds / 3600)} h ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  const hours = Math.floor(seconds / 3600);
+  return hours < 48 ? `${hours} h ago` : `${plain.format(Math.floor(hours / 24))} days ago`;
+}
+
+export function latency(ms) {
+  if (ms < 1000) return `${ms} ms`;
+  return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60_000)} min`;
 }

@@ -1,14 +1,24 @@
-// The rows page: sort, page, choose columns, download, and open single rows.
+// The page of rows: how many there are, how fresh and over time; sort, page, choose columns, download, open single rows.
 
-import { $, begin, chosenQuery, data, filters, remember } from "./chosen.js";
-import { el } from "./dom.js";
-import { moment, numbers, stored, when } from "./format.js";
-import { FACETS, ask, connect, last } from "./live.js";
+import { $, begin, chosenQuery, data, filters, remember, zoom } from "./chosen.js";
+import { el, swap } from "./dom.js";
+import { NOTHING, age, latency, numbers, stored, when } from "./format.js";
+import { Freshness } from "./freshness.js";
+import { FACETS, TIMELINE, ask, connect, get, last, number } from "./live.js";
+import { open } from "./row.js";
+import { series } from "./series.js";
 
+const LONGEST_WORD = 20; // a longer word is broken, so that the table needs no horizontal scrolling
+const FEW_TIMES = 2; // with at most so many columns of times, a time stays on one line
+const MANY_COLUMNS = 12; // from this number on the table uses a smaller font, and all words may be broken
 const count = numbers("");
+const fresh = new Freshness();
 let table = own(location.search);
 let token = null;
-let asked = 0;
+let wanted = 0;
+let loading = false;
+let newest = null;
+let timeline = null;
 
 function own(search) {
   const params = new URLSearchParams(search);
@@ -27,14 +37,29 @@ function tableQuery() {
 
 const query = () => [chosenQuery(), tableQuery()].filter(Boolean).join("&");
 
+// Load the rows, one request at a time: the newest request follows when the one before is answered.
 async function load() {
-  asked += 1;
-  const number = asked;
-  const answer = await fetch(`/api/rows/${data.name}?${query()}`);
-  const page = await answer.json();
-  if (number !== asked) return;
-  if (!answer.ok) return nothing(`${page.error}${page.hint ? `; expected ${page.hint}` : ""}`);
-  show(page);
+  wanted += 1;
+  if (loading) return;
+  loading = true;
+  try {
+    for (let number = 0; number !== wanted; ) {
+      number = wanted;
+      const asked = query();
+      const answer = await get(`/api/rows/${data.name}?${asked}`);
+      const page = await answer.json();
+      if (asked !== query()) continue;
+      if (answer.ok) show(page);
+      // while Solr is unavailable the banner says so, and the last rows stay
+      else if (answer.status === 503) token = null;
+      else nothing(`${page.error}${page.hint ? `; expected ${page.hint}` : ""}`);
+    }
+  } catch (error) {
+    token = null;
+    $("note").textContent = `The rows could not be loaded (${error.message}). Retrying automatically.`;
+  } finally {
+    loading = false;
+  }
 }
 
 function nothing(text) {
@@ -46,20 +71,24 @@ function nothing(text) {
 
 function change(more) {
   table = { ...table, page: 1, ...more };
+  fresh.restart();
   remember();
   load();
 }
 
 function show(page) {
+  const arrived = fresh.observe(page);
   const shown = page.columns.filter((column) => column.shown);
-  const heads = shown.map((column) => head(column, page.sort));
-  $("rows").querySelector("thead").replaceChildren(el("tr", {}, ...heads));
-  const rows = page.rows.map((row) => line(row, shown));
-  $("rows").querySelector("tbody").replaceChildren(...rows);
+  const few = shown.filter((column) => column.look === "time").length <= FEW_TIMES;
+  $("rows").querySelector("table").classList.toggle("many", shown.length + 1 >= MANY_COLUMNS);
+  const heads = [el("th", { scope: "col" }, "Changed"), ...shown.map((column) => head(column, page.sort))];
+  swap($("rows").querySelector("thead"), el("tr", {}, ...heads));
+  swap($("rows").querySelector("tbody"), ...page.rows.map((row) => line(row, shown, few, arrived.has(row.key), page.now_ms)));
+  $("heading").textContent = page.sort ? "Rows" : "Newest rows";
   $("empty").textContent = "No row matches. Choose a longer time, or fewer filters.";
-  $("empty").hidden = rows.length > 0;
+  $("empty").hidden = page.rows.length > 0;
   const first = (page.page - 1) * page.size + 1;
-  $("note").textContent = rows.length ? `${count(first)} to ${count(first + rows.length - 1)} of ${count(page.total)}` : "";
+  $("note").textContent = page.rows.length ? `${count(first)} to ${count(first + page.rows.length - 1)} of ${count(page.total)}` : "";
   $("note").dataset.total = page.total;
   $("page").textContent = `Page ${count(page.page)} of ${count(page.pages)}`;
   $("back").disabled = page.page <= 1;
@@ -69,6 +98,7 @@ function show(page) {
     $(kind).href = `/api/rows/${data.name}.${kind}?${query()}`;
     $(kind).title = `at most ${count(page.most)} rows`;
   }
+  ages();
 }
 
 function head(column, sort) {
@@ -77,125 +107,101 @@ function head(column, sort) {
   if (!column.sorts) return el("th", { scope: "col", class: right }, column.heading);
   const next = now === "descending" ? column.name : `-${column.name}`;
   const mark = { ascending: " ▲", descending: " ▼" }[now] ?? "";
+  const sorts = { type: "button", "data-focus": column.name, "data-testid": `sort-${column.name}`, onclick: () => change({ sort: next }) };
+  return el("th", { scope: "col", class: right, "aria-sort": now }, el("button", sorts, column.heading + mark));
+}
+
+// A value as text. NULL in a column of the row key is the name of a group.
+function cell(value, column) {
+  if (value === null || value === undefined) return column.key ? "(none)" : NOTHING;
+  if (column.look === "time") return when(value);
+  return column.look === "members" ? stored(value).replaceAll(",", ", ") : stored(value);
+}
+
+function line(row, shown, few, arrived, now) {
+  const took = fresh.of(row);
+  const since = el("span", { class: "cell", "data-committed": row.committed_ms }, row.committed_ms === null ? NOTHING : age(now - row.committed_ms));
+  const within = took === null ? null : el("span", { class: "up", "data-testid": "row-latency", "data-ms": took }, ` in ${latency(took)}`);
+  const title = "age of the change, and the time from its commit until this page showed it";
+  const cells = shown.map((column, i) => {
+    const value = row.values[column.name];
+    const text = cell(value, column);
+    const kind = [column.look === "number" ? "right" : "", column.look === "time" && few ? "time" : ""];
+    if (value === null || value === undefined) kind.push("nothing");
+    if (text.split(/\s+/).some((word) => word.length > LONGEST_WORD)) kind.push("loose");
+    const opens = { type: "button", class: "link cell", "data-focus": row.key, "data-testid": "open", onclick: () => open(row.key) };
+    const inner = i ? el("span", { class: "cell", title: stored(value) }, text) : el("button", opens, text);
+    return el("td", { class: kind.filter(Boolean).join(" ") || null, "data-column": column.name, "data-heading": column.heading }, inner);
+  });
   return el(
-    "th",
-    { scope: "col", class: right, "aria-sort": now },
-    el("button", { type: "button", "data-testid": `sort-${column.name}`, onclick: () => change({ sort: next }) }, column.heading + mark),
+    "tr",
+    { class: arrived ? "arrived" : null, "data-testid": "row", "data-key": row.key },
+    el("td", { class: "changed", title, "data-column": "_changed", "data-heading": "Changed" }, el("span", {}, since, within)),
+    ...cells,
   );
 }
 
-function line(row, shown) {
-  const cells = shown.map((column, i) => {
-    const text = column.look === "time" ? when(row.values[column.name]) : stored(row.values[column.name]);
-    const kind = column.look === "number" ? "right" : column.look === "time" ? "time" : null;
-    const inner = i
-      ? el("span", { class: "cell", title: text }, text)
-      : el("button", { type: "button", class: "link", "data-testid": "open", onclick: () => open(row.key) }, text);
-    return el("td", { class: kind, "data-column": column.name, "data-heading": column.heading }, inner);
-  });
-  return el("tr", { "data-testid": "row", "data-key": row.key }, ...cells);
+// Ages grow between two loads.
+function ages() {
+  const now = last.now_ms;
+  if (!now || last.unavailable) return;
+  for (const one of $("rows").querySelectorAll("[data-committed]")) one.textContent = age(now - Number(one.dataset.committed));
+  $("newest").textContent = newest === null ? NOTHING : age(now - newest);
+  const median = fresh.p50(now);
+  $("freshness").textContent = median === null ? NOTHING : latency(median);
+  $("freshness").dataset.ms = median ?? "";
+  $("freshness-note").textContent = median === null ? "no new row in the last minute" : "from commit to this page, median of the last minute";
+}
+
+function counts(found) {
+  filters(found, { total: false });
+  newest = found.newest_ms;
+  $("total").textContent = count(found.total);
+  $("total").dataset.count = found.total;
+  $("total-note").textContent = found.total === found.all ? "all rows" : `of ${count(found.all)}`;
+  ages();
+}
+
+function drawTimeline() {
+  if (!timeline) return;
+  const body = $("timeline").querySelector(".body");
+  const held = body.contains(document.activeElement);
+  const hint = (text) => {
+    $("timeline").querySelector(".hint").textContent = text;
+  };
+  const panel = { title: data.timeline, measures: ["count"], bars: true };
+  const context = { number: count, hint, zoom, width: body.clientWidth };
+  const empty = el("p", { class: "note" }, "No row has a time here.");
+  body.replaceChildren(timeline.error ? el("p", { class: "trouble" }, timeline.error) : (series(panel, timeline.answer, context) ?? empty));
+  const per = timeline.answer?.gap;
+  $("timeline-title").textContent = per ? `${data.timeline}, per ${per}` : data.timeline;
+  $("timeline").dataset.drawn = String(number());
+  if (held) body.querySelector("svg")?.focus();
+}
+
+function hear(message) {
+  if (message.panel === TIMELINE) {
+    timeline = message;
+    drawTimeline();
+  } else if (message.answer) counts(message.answer);
 }
 
 function chooser(columns) {
-  const held = document.activeElement?.closest("#chooser input")?.dataset.column;
   const boxes = columns.map((column) =>
     el(
       "label",
       { class: "choice" },
-      el("input", { type: "checkbox", checked: column.shown, "data-column": column.name, "data-testid": "column", onchange: choose }),
+      el("input", { type: "checkbox", checked: column.shown, "data-column": column.name, "data-focus": column.name, "data-testid": "column", onchange: choose }),
       el("span", { class: "choice-label" }, column.heading),
     ),
   );
-  $("chooser").querySelector("fieldset").replaceChildren(el("legend", { class: "unseen" }, "Columns"), ...boxes);
-  boxes.map((box) => box.firstChild).find((box) => box.dataset.column === held)?.focus();
+  swap($("chooser").querySelector("fieldset"), el("legend", { class: "unseen" }, "Columns"), ...boxes);
 }
 
 function choose() {
   const chosen = [...$("chooser").querySelectorAll("input:checked")].map((box) => box.dataset.column);
   if (chosen.length) change({ columns: chosen, page: table.page });
   else load();
-}
-
-// Loaded on demand only: the server reads HBase and the log for it.
-function origins(key, row) {
-  const place = el("div", { role: "status", "data-testid": "origins" });
-  const ask = async () => {
-    button.disabled = true;
-    place.replaceChildren(el("p", { class: "note" }, "Reading the log"));
-    const answer = await fetch(`/api/rows/${data.name}/explain?key=${encodeURIComponent(key)}`);
-    const found = await answer.json();
-    button.disabled = false;
-    place.replaceChildren(
-      answer.ok
-        ? lineage(found)
-        : el("p", { class: "trouble", "data-testid": "origins-error" }, found.error, found.hint ? `; try ${found.hint}` : ""),
-    );
-  };
-  const button = el("button", { type: "button", class: "button", "data-testid": "ask-origins", onclick: ask }, "Where it comes from");
-  return el(
-    "div",
-    { class: "origins" },
-    row.can_explain ? button : null,
-    el("p", { class: "note" }, "The command: ", el("code", { "data-testid": "explain" }, row.explain)),
-    place,
-  );
-}
-
-const DONE = { c: "inserted", u: "updated", d: "deleted", r: "read" };
-
-function lineage(found) {
-  const rows = found.cells.flatMap((cell) => {
-    const shown = cell.events.length ? cell.events.map((i) => found.events[i]) : [null];
-    return shown.map((event, i) => origin(cell, event, i === 0));
-  });
-  const heads = ["Column", "Expression in the query", "Event", "Position", "GTID"].map((name) => el("th", { scope: "col" }, name));
-  return el(
-    "div",
-    {},
-    found.unknown ? el("p", { class: "trouble" }, `Unknown: ${found.unknown}`) : null,
-    el(
-      "div",
-      { class: "sideways", tabindex: 0, role: "region", "aria-label": "Where it comes from" },
-      el("table", { class: "table" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
-    ),
-  );
-}
-
-function origin(cell, event, first) {
-  const what = event && event.state === "found" ? `${DONE[event.op] ?? event.op} ${moment(event.committed_ms)} UTC` : (event?.why ?? "");
-  const logged = event?.file ? `, ${event.file}:${event.pos}` : "";
-  return el(
-    "tr",
-    { "data-testid": "origin", "data-column": cell.name },
-    el("td", {}, first ? cell.heading : ""),
-    el("td", {}, first ? cell.expression : "", first && cell.agrees === false ? el("strong", { class: "trouble" }, " DIFFERS") : null),
-    el("td", {}, event ? `${event.table} ${what}` : "(no event of a source)"),
-    el("td", {}, event ? `${event.topic} ${event.partition}:${event.offset}${logged}` : ""),
-    el("td", { class: "gtid" }, event?.gtid ?? ""),
-  );
-}
-
-async function open(key) {
-  const body = $("row-body");
-  body.replaceChildren(el("p", { class: "note" }, "Loading"));
-  $("row").showModal();
-  const answer = await fetch(`/api/rows/${data.name}/row?key=${encodeURIComponent(key)}`);
-  const row = await answer.json();
-  if (!answer.ok) {
-    body.replaceChildren(el("p", { class: "trouble", role: "alert" }, row.error));
-    return;
-  }
-  const pairs = row.columns.flatMap(({ heading, value }) => [el("dt", {}, heading), el("dd", {}, value === null ? "(none)" : stored(value))]);
-  const about = [
-    ["Changed at the source", row.committed_ms],
-    ["Indexed", row.indexed_ms],
-  ].flatMap(([name, at]) => (at ? [el("dt", {}, name), el("dd", {}, `${moment(at)} UTC`)] : []));
-  if (row.hbase_timestamp) about.push(el("dt", {}, "Timestamp in HBase"), el("dd", {}, String(row.hbase_timestamp)));
-  body.replaceChildren(
-    el("dl", { class: "detail", tabindex: 0, "aria-label": "Columns", "data-testid": "row-columns" }, ...pairs, ...about),
-    row.explain ? origins(key, row) : null,
-    el("details", {}, el("summary", {}, "Solr's document"), el("pre", { "data-testid": "document" }, JSON.stringify(row.document, null, 2))),
-  );
 }
 
 $("pages").append(...data.others.map((one) => el("a", { class: "link", href: one.path }, one.title)));
@@ -214,19 +220,29 @@ document.addEventListener("keydown", (event) => {
   }
 });
 function changed() {
+  fresh.restart();
   ask();
   load();
 }
 
+$("timeline").hidden = !data.time;
+let wide = 0;
+new ResizeObserver(([entry]) => {
+  if (Math.abs(entry.contentRect.width - wide) < 8) return;
+  wide = entry.contentRect.width;
+  drawTimeline();
+}).observe($("timeline"));
 begin(changed, tableQuery, () => {
   table.page = 1;
 });
 connect(
-  [FACETS],
-  (message) => message.answer && filters(message.answer),
+  data.time ? [FACETS, TIMELINE] : [FACETS],
+  hear,
   () => {
+    ages();
     if (last.unavailable || last.token === token) return;
     token = last.token;
     load();
   },
+  () => fresh.restart(),
 );

@@ -1,9 +1,10 @@
-// Line charts over time. Drag over bars to zoom in, or use the arrow keys, Shift and Enter.
+// Charts over time: lines, or bars of one measure. Drag over a range to zoom in, or use the arrow keys, Shift and Enter;
+// a click on a bar opens it.
 
 import { el, svg, unseen } from "./dom.js";
 import { compact, moment, times } from "./format.js";
 
-const HEIGHT = 220;
+const [LINES_HEIGHT, BARS_HEIGHT] = [220, 130];
 const LEFT = 48;
 const BOTTOM = 22;
 
@@ -16,23 +17,25 @@ export function series(panel, answer, context) {
     .map((one) => ({ ...one, drawn: additive ? one.points.map((y) => y ?? 0) : one.points }));
   if (!edges.length || !shown.length) return null;
   const width = Math.max(context.width, 240);
+  const height = panel.bars ? BARS_HEIGHT : LINES_HEIGHT;
   const label = times(answer.gap, edges);
   const ys = shown.flatMap((one) => one.drawn).filter((y) => y !== null);
   const [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys) || 1];
   const x = (i) => LEFT + ((i + 0.5) / edges.length) * (width - LEFT - 8);
-  const y = (value) => 8 + (1 - (value - low) / (high - low)) * (HEIGHT - BOTTOM - 8);
+  const y = (value) => 8 + (1 - (value - low) / (high - low)) * (height - BOTTOM - 8);
   const picture = svg("svg", {
-    class: "series",
+    class: panel.bars ? "series low" : "series",
     width,
-    height: HEIGHT,
-    viewBox: `0 0 ${width} ${HEIGHT}`,
+    height,
+    viewBox: `0 0 ${width} ${height}`,
     role: "img",
     tabindex: 0,
     "aria-label": `${panel.title}, per ${answer.gap}; arrow keys read values, Shift selects, Enter zooms in`,
     "data-testid": "series",
   });
-  for (let i = 0; i <= 4; i += 1) {
-    const value = low + ((high - low) * i) / 4;
+  const rules = panel.bars ? 2 : 4;
+  for (let i = 0; i <= rules; i += 1) {
+    const value = low + ((high - low) * i) / rules;
     picture.append(
       svg("line", { class: "rule", x1: LEFT, x2: width - 8, y1: y(value), y2: y(value) }),
       svg("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, compact(value)),
@@ -46,10 +49,11 @@ export function series(panel, answer, context) {
     const left = i ? x(i) - wide / 2 : x(i);
     if (left < free || x(i) >= width - 40) continue; // the first label starts at its bar and may extend below the next one
     free = left + wide + 8;
-    picture.append(svg("text", { class: "tick", x: x(i), y: HEIGHT - 5, "text-anchor": i ? "middle" : "start" }, text));
+    picture.append(svg("text", { class: "tick", x: x(i), y: height - 5, "text-anchor": i ? "middle" : "start" }, text));
   }
-  shown.forEach((one, n) => picture.append(...line(one.drawn, n, x, y)));
-  picture.append(...brush(picture, edges, end, width, x, label, shown, context));
+  if (panel.bars) picture.append(...bars(shown[0].drawn, x, y, (width - LEFT - 8) / edges.length));
+  else shown.forEach((one, n) => picture.append(...line(one.drawn, n, x, y)));
+  picture.append(...brush(picture, panel, { edges, end, width, height, x, label, shown }, context));
   const legend = el(
     "div",
     { class: "legend" },
@@ -102,9 +106,17 @@ function* line(points, n, x, y) {
   yield svg("path", { class: `line colour${n % 8}`, d: path });
 }
 
-function brush(picture, edges, end, width, x, label, shown, context) {
-  const mark = svg("rect", { class: "mark", y: 8, height: HEIGHT - BOTTOM - 8, width: 0, x: 0 });
-  const cursor = svg("line", { class: "cursor", y1: 8, y2: HEIGHT - BOTTOM, x1: -9, x2: -9 });
+const bars = (points, x, y, wide) =>
+  points.flatMap((value, i) => {
+    if (!value) return [];
+    // a bar with few rows next to one with many stays visible
+    const top = Math.min(y(value), y(0) - 2);
+    return [svg("rect", { class: "block", x: x(i) - wide * 0.45, y: top, width: wide * 0.9, height: y(0) - top })];
+  });
+
+function brush(picture, panel, { edges, end, width, height, x, label, shown }, context) {
+  const mark = svg("rect", { class: "mark", y: 8, height: height - BOTTOM - 8, width: 0, x: 0 });
+  const cursor = svg("line", { class: "cursor", y1: 8, y2: height - BOTTOM, x1: -9, x2: -9 });
   let from = null;
   let at = -1;
   const bar = (event) => {
@@ -134,7 +146,7 @@ function brush(picture, edges, end, width, x, label, shown, context) {
     const begun = from;
     from = null;
     show(to);
-    if (begun !== null && begun !== to) closer(Math.min(begun, to), Math.max(begun, to));
+    if (begun !== null && (begun !== to || panel.bars)) closer(Math.min(begun, to), Math.max(begun, to));
   });
   picture.addEventListener("pointercancel", () => {
     from = null;

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import signal
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.integration.pages.looking import serious
+from tests.support.browser import OPEN, watched
+from tests.support.commands import tailorbird
 from tests.support.fleet_on_servers import FleetOnServers, policy, rows
 from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop"), pytest.mark.timeout(600)]
 ROWS = 20_000
 HOSTILE = "<img src=x onerror=alert(1)>"
-SHOTS = os.environ.get("TAILORBIRD_TESTS_SCREENSHOTS", "")  # a folder for screenshots
+FOLDER = os.environ.get("TAILORBIRD_TESTS_SCREENSHOTS", "")
 
 
 @pytest.fixture
@@ -40,23 +45,26 @@ def fleet(capture: Callable[..., Any], tmp_path: Path) -> Iterator[FleetOnServer
     made.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    failed: list[str] = []
-    page.on("pageerror", lambda error: failed.append(str(error)))
-    page.on("dialog", lambda dialog: failed.append(dialog.message))
-    yield page
-    page.close()
-    assert not failed
+def fits(page: Page) -> None:
+    """Nothing scrolls sideways on a laptop and on a phone, light and dark, and axe finds nothing serious."""
+    for width, scheme in ((390, "dark"), (1280, "light")):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # two of the schemes
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert serious(page) == []
 
 
-def shot(page: Page, name: str) -> None:
-    if SHOTS:
-        page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
+def refused(address: str, path: str, **headers: str) -> int:
+    """Return the status of a request that the page's server refuses."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(address + path, data=b"{}", headers={"Content-Type": "application/json", **named})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        OPEN.open(request, timeout=20)
+    caught.value.close()
+    return caught.value.code
 
 
-def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None:
+def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, browser: Browser) -> None:
     """An operator's tasks: map, sync, progress, configuration and rollback, dump, positions, stop, drain."""
     captured = fleet.captured
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "operate", "--topology", str(captured.file)).split()[0]
@@ -66,6 +74,17 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
     address = fleet.page()
     fleet.until(lambda: fleet.api("map"), "nothing is mapped")
 
+    with watched(browser.new_page(viewport={"width": 1280, "height": 1000}, locale="en-US"), address) as page:
+        operate(fleet, page, address)
+        refuse(page, address)
+        fleet.kill("g1")
+        expect(page.get_by_test_id("status")).to_have_text("Unavailable", timeout=60_000)
+    assert fleet.kill("page", signal.SIGTERM) == 0
+
+
+def operate(fleet: FleetOnServers, page: Page, address: str) -> None:
+    """Do an operator's tasks by clicks."""
+    captured = fleet.captured
     page.goto(address)
     page.get_by_test_id("token").fill("tb_0123456789abcdef_" + "x" * 43)
     page.get_by_test_id("enter").click()
@@ -73,14 +92,12 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
     page.get_by_test_id("token").fill(fleet.token)
     page.get_by_test_id("enter").click()
     expect(page.get_by_test_id("status")).to_have_text("Live")
-    shot(page, "1-map")
 
     place = f"{captured.name}.t"
     line = page.locator(f"[data-testid=table][data-key='{place}']")
     expect(line.get_by_test_id("captured")).to_have_text("no")
     line.get_by_test_id("sync").click()
     expect(line.get_by_test_id("progress")).to_be_visible(timeout=60_000)
-    shot(page, "2-progress")
     expect(line.get_by_test_id("captured")).to_contain_text("snapshot done", timeout=90_000)
     assert len(rows(captured, "t")) == ROWS
     expect(page.locator("[data-testid=agent][data-key=paris]").get_by_test_id("agent-health")).to_have_text("moving")
@@ -96,12 +113,13 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
     source = page.locator("[data-testid=source][data-key=shop]")
     expect(source.get_by_test_id("source-health")).to_have_text("moving", timeout=60_000)
     expect(source.get_by_test_id("position")).to_contain_text("binlog", timeout=60_000)
-    shot(page, "3-moving")
+    fits(page)
+    if FOLDER:
+        page.screenshot(path=Path(FOLDER) / "fleet.jpg", type="jpeg", quality=80, full_page=True)
 
     source.get_by_test_id("configure").click()
     dialog = page.get_by_test_id("dialog")
     expect(dialog.get_by_test_id("version")).to_have_count(2)
-    shot(page, "4-configure")
     dialog.get_by_test_id("rollback").click()
     expect(source.get_by_test_id("stop-table")).to_have_count(1)
     expect(source).to_contain_text("version 3")
@@ -113,7 +131,6 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
 
     source.get_by_test_id("positions").click()
     expect(page.get_by_test_id("place").first).to_be_visible()
-    shot(page, "5-positions")
     page.get_by_test_id("set-back").last.click()
     expect(page.get_by_test_id("banner")).not_to_be_visible()
 
@@ -124,14 +141,29 @@ def test_a_table_is_synced_by_a_click(fleet: FleetOnServers, page: Page) -> None
     expect(page.get_by_test_id("gateway-health")).to_have_text("moving")
     page.get_by_test_id("drain").click()
     expect(page.get_by_test_id("agent-health")).to_have_text("drained", timeout=60_000)
-    shot(page, "6-drained")
-
-    fleet.kill("g1")
-    expect(page.get_by_test_id("status")).to_have_text("Unavailable", timeout=60_000)
-    assert fleet.kill("page", signal.SIGTERM) == 0
 
 
-def test_a_page_that_can_not_be_served(fleet: FleetOnServers) -> None:
+def refuse(page: Page, address: str) -> None:
+    """The session is of this tab and the token is not in the browser; nothing is answered without the session, to pages
+    of other sites, or for paths that the page does not use."""
+    stored = page.evaluate("JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie])")
+    assert "tb_" not in stored
+    session = page.evaluate("sessionStorage.getItem('tailorbird fleet session')")
+    assert session in stored
+    page.reload()
+    expect(page.get_by_test_id("status")).to_have_text("Live")
+    assert refused(address, "api/sync") == 401
+    assert refused(address, "api/ask/drain", X_Tailorbird_Session="x" * 43) == 401
+    assert refused(address, "api/ask/tokens", X_Tailorbird_Session=session) == 400
+    assert refused(address, "api/ask/drain", X_Tailorbird_Session=session, Origin="http://evil.example") == 403
+    assert refused(address, "api/ask/drain", X_Tailorbird_Session=session, Sec_Fetch_Site="cross-site") == 403
+    assert refused(address, "api/enter", Host="evil.example") == 400
+
+
+def test_a_page_that_can_not_be_served() -> None:
     """It reports one line and exits with 2."""
-    said = fleet.ask("page", "--port", str(free_port()), ca="none.pem", code=2)
-    assert "none.pem" in said
+    done = tailorbird(
+        "fleet", "page", "--port", str(free_port()), "--api", "127.0.0.1:1", "--ca", "none.pem", environ={}
+    )
+    assert done.returncode == 2
+    assert "none.pem" in done.stderr

@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from tests.integration.panels.conftest import drawn
+from tests.integration.pages.conftest import drawn
 
 if TYPE_CHECKING:
-    from tests.integration.panels.conftest import SalesPage
+    from tests.integration.pages.conftest import ServedPages
 
 REVENUE, ORDERS, COUNTRIES, AVERAGE, SERIES, TERMS, HISTOGRAM, HEATMAP, GROUPS, NEWEST, TEXT = range(11)
 DAY = 86_400_000
@@ -32,7 +32,7 @@ def near(found: Any, expected: Any) -> bool:
     return math.isclose(float(found or 0), float(expected or 0), rel_tol=1e-9, abs_tol=1e-6)
 
 
-def span_of(page: Page, shop_page: SalesPage) -> str:
+def span_of(page: Page, served: ServedPages) -> str:
     """Return the selected time range for DuckDB; by default 30 days up to the next ten minutes."""
     said = parse_qs(urlsplit(page.url).query)
     if "from" in said:
@@ -41,25 +41,25 @@ def span_of(page: Page, shop_page: SalesPage) -> str:
     return f"epoch_ms(sold_at) >= {end - 30 * DAY} AND epoch_ms(sold_at) < {end}"
 
 
-def check(page: Page, shop_page: SalesPage, more: str = "true") -> None:
+def check(page: Page, served: ServedPages, more: str = "true") -> None:
     """Compare every panel's figures with DuckDB's."""
     drawn(page)
-    where = f"{span_of(page, shop_page)} AND {more}"
-    assert near(figure(page, REVENUE), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
-    assert figure(page, ORDERS) == shop_page.one(f"SELECT count(*) FROM sales WHERE {where}")
-    assert figure(page, COUNTRIES) == shop_page.one(f"SELECT count(DISTINCT country) FROM sales WHERE {where}")
-    average = shop_page.one(f"SELECT avg(amount) FROM sales WHERE {where} AND paid")
+    where = f"{span_of(page, served)} AND {more}"
+    assert near(figure(page, REVENUE), served.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
+    assert figure(page, ORDERS) == served.one(f"SELECT count(*) FROM sales WHERE {where}")
+    assert figure(page, COUNTRIES) == served.one(f"SELECT count(DISTINCT country) FROM sales WHERE {where}")
+    average = served.one(f"SELECT avg(amount) FROM sales WHERE {where} AND paid")
     assert near(figure(page, AVERAGE), average)
     bars = panel(page, TERMS).get_by_test_id("bar-figure").evaluate_all("all => all.map(b => +b.dataset.y)")
-    assert near(math.fsum(bars), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
+    assert near(math.fsum(bars), served.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
     cells = panel(page, SERIES).locator("td").evaluate_all("all => all.map(c => +c.dataset.y)")
-    assert near(math.fsum(cells), shop_page.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
+    assert near(math.fsum(cells), served.one(f"SELECT sum(amount) FROM sales WHERE {where}"))
     heat = panel(page, HEATMAP).locator(".heat").evaluate_all("all => all.map(c => +c.dataset.y)")
-    assert sum(heat) == shop_page.one(f"SELECT count(*) FROM sales WHERE {where}")
+    assert sum(heat) == served.one(f"SELECT count(*) FROM sales WHERE {where}")
     histogram = panel(page, HISTOGRAM).locator("td").evaluate_all("all => all.map(c => +c.dataset.y)")
-    assert sum(histogram) == shop_page.one(f"SELECT count(amount) FROM sales WHERE {where}")
+    assert sum(histogram) == served.one(f"SELECT count(amount) FROM sales WHERE {where}")
     rows = panel(page, GROUPS).get_by_test_id("table-row").count()
-    assert rows == shop_page.one(f"SELECT count(*) FROM (SELECT DISTINCT country FROM sales WHERE {where})")
+    assert rows == served.one(f"SELECT count(*) FROM (SELECT DISTINCT country FROM sales WHERE {where})")
 
 
 def serious(page: Page) -> list[str]:
@@ -69,8 +69,8 @@ def serious(page: Page) -> list[str]:
     return [f"{one['id']}: {node['html'][:200]}" for one in grave for node in one["nodes"][:3]]
 
 
-def ask(shop_page: SalesPage, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(shop_page.url).port or 0, timeout=20)
+def ask(served: ServedPages, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", urlsplit(served.url).port or 0, timeout=20)
     connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     text = answer.read().decode(errors="replace")

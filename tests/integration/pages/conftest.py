@@ -1,6 +1,5 @@
-"""Fixtures for a dashboard with panels: the real command, a real Solr, DuckDB with the same rows, and a browser; all
-tests here share one server.
-"""
+"""Fixtures for the pages: the real command over a real Solr, and a browser. All tests here share one server, which
+serves two tables: sales, whose rows are in DuckDB, too, and tickets."""
 
 from __future__ import annotations
 
@@ -22,18 +21,22 @@ from tailorbird.provision.file_configset import install_configset
 from tailorbird.provision.solr_admin import SolrAdmin
 from tests.support.browser import answers, headless, watched
 from tests.support.sales import SalesIndex, in_duckdb, sales
+from tests.support.solr_proxy import SolrProxy
+from tests.support.tickets import TicketIndex
 from tests.support.waiting import wait_for
 
 TOPOLOGY = """\
 name: sales
 sources:
-  s: {{type: mysql, hostname: h, username: u, password: p, database: d, tables: [sales], server_id: 1}}
+  s: {{type: mysql, hostname: h, username: u, password: p, database: d, tables: [sales, tickets], server_id: 1}}
 solr: {{url: "{url}"}}
 log: {{bootstrap_servers: "127.0.0.1:1"}}  # no broker runs: the barriers count missing rows
 tables:
   sales: {{query: "SELECT * FROM s.sales", row_key: [id]}}
+  tickets: {{query: "SELECT * FROM s.tickets", row_key: [id]}}
 indexes:
-  sales: {{table: sales, collection: {collection}, search: [product, note]}}
+  sales: {{table: sales, collection: sales_{run}, search: [product, note]}}
+  tickets: {{table: tickets, collection: tickets_{run}, search: [title, remark]}}
 dashboards:
   sales:
     index: sales
@@ -55,19 +58,27 @@ dashboards:
       - {{table: [country], measures: [sum(amount), count], title: By country}}
       - {{table: [id, sold_at, product, note], title: Newest, top: 6, width: 8}}
       - {{text: "<b>Plain</b> words.", width: 4}}
-  plain: {{index: sales, title: Rows alone, columns: [id, product]}}
+  desk:
+    index: tickets
+    title: Help <desk>
+    facets: [mood, urgent, tags]
+    time: opened_on
+    columns: [id, opened_on, title, mood, urgent, cost, remark, tags]
+    refresh: 200ms
+  moods: {{index: tickets, title: Moods & more, facets: [mood], columns: [mood, cost], refresh: 200ms}}
 """
 
 
 @dataclass
-class SalesPage:
-    """A served page and the expected rows; `now_ms` is the time at which the rows end."""
+class ServedPages:
+    """The served pages: their address, their topology, and the proxy between them and Solr."""
 
     url: str
-    index: SalesIndex
-    rows: duckdb.DuckDBPyConnection
     topology: Path
-    process: subprocess.Popen[str]
+    line: SolrProxy
+    index: SalesIndex
+    tickets: TicketIndex
+    rows: duckdb.DuckDBPyConnection
 
     def one(self, sql: str) -> Any:
         row = self.rows.execute(sql).fetchone()
@@ -75,50 +86,68 @@ class SalesPage:
         return row[0]
 
 
-@pytest.fixture(scope="module")
-def shop_page(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SalesPage]:
-    """Run `tailorbird dashboard` over 600 sales of the last 60 days."""
-    url = stack.addresses()["solr"]
-    name = f"sales_{time.time_ns():x}"
+@pytest.fixture(scope="session")
+def served(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPages]:
+    """Run `tailorbird dashboard` over 600 sales of the last 60 days and 120 tickets."""
+    url, run = stack.addresses()["solr"], f"{time.time_ns():x}"
     admin = SolrAdmin(url, install=install_configset)
-    admin.create(name)
-    index = SalesIndex(url, name)
+    for name in ("sales", "tickets"):
+        admin.create(f"{name}_{run}")
+    index, tickets = SalesIndex(url, f"sales_{run}"), TicketIndex(url, f"tickets_{run}")
+    line = SolrProxy(solr=url)
+    line.repair()
     port = next(port for port in range(18_700, 18_780) if port_is_free("127.0.0.1", port))
     topology = tmp_path_factory.mktemp("sales") / "sales.yml"
-    topology.write_text(TOPOLOGY.format(url=url, collection=name))
+    topology.write_text(TOPOLOGY.format(url=line.url, run=run))
     command = [sys.executable, "-m", "tailorbird", "dashboard", str(topology), "--port", str(port)]
-    rows = sales(600, seed=11, until_ms=time.time_ns() // 1_000_000)
-    index.put(rows)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    page = SalesPage(f"http://127.0.0.1:{port}/", index, in_duckdb(rows), topology, process)
+    rows = sales(600, seed=11, until_ms=time.time_ns() // 1_000_000)
+    pages = ServedPages(f"http://127.0.0.1:{port}/", topology, line, index, tickets, in_duckdb(rows))
     try:
-        wait_for(lambda: process.poll() is not None or answers(page.url), "the page is not served", 60)
-        yield page
+        index.put(rows)
+        tickets.fill()
+        wait_for(lambda: process.poll() is not None or answers(pages.url), "the pages are not served", 60)
+        yield pages
     finally:
         if process.poll() is None:
             process.terminate()
         output, _ = process.communicate(timeout=20)
+        line.cut()
         index.close()
-        admin.remove(name)
+        tickets.close()
+        for name in ("sales", "tickets"):
+            admin.remove(f"{name}_{run}")
     assert "Traceback" not in output, output
 
 
+# not for the session: the driver runs an event loop in this thread, and later tests start their own
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def browser() -> Iterator[Browser]:
     """Start this machine's headless Chromium."""
     with headless() as browser:
         yield browser
 
 
 @pytest.fixture
-def panels_page(chromium: Browser, shop_page: SalesPage) -> Iterator[Page]:
-    """Open and render a page of 1,280 pixels; at the end no other host was contacted, no script failed, and the page's
-    own policy refused nothing.
+def panels_page(browser: Browser, served: ServedPages) -> Iterator[Page]:
+    """Open and render the page of panels at 1,280 pixels; at the end no other host was contacted, no script failed, and
+    the page's own policy refused nothing.
     """
-    made = chromium.new_page(viewport={"width": 1280, "height": 900}, locale="en-US")
-    with watched(made, shop_page.url) as page:
-        page.goto(shop_page.url)
+    made = browser.new_page(viewport={"width": 1280, "height": 900}, locale="en-US")
+    with watched(made, served.url) as page:
+        page.goto(served.url)
         drawn(page)
+        yield page
+
+
+@pytest.fixture
+def rows_page(browser: Browser, served: ServedPages) -> Iterator[Page]:
+    """Open the page of tickets, which has no panels, and wait until it is live; checked at the end as above."""
+    made = browser.new_page(viewport={"width": 1400, "height": 900}, locale="en-US")
+    with watched(made, served.url) as page:
+        page.goto(f"{served.url}dashboard/desk")
+        expect(page.get_by_test_id("status")).to_have_text("Live")
+        expect(page.get_by_test_id("row")).to_have_count(50)
         yield page
 
 
