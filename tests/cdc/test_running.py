@@ -46,7 +46,7 @@ def test_a_process_is_there_while_it_runs() -> None:
     with pytest.raises(Fatal), announced("t", "capture shop", 0):
         raise Fatal("the position is purged", "position_lost: resnapshot")
     reported = ended("t")["capture shop"]
-    assert (reported.kind, reported.said) == ("Fatal", "the position is purged; position_lost: resnapshot")
+    assert (reported.kind, reported.message) == ("Fatal", "the position is purged; position_lost: resnapshot")
 
 
 def test_a_killed_process_is_gone_and_a_stopped_one_is_reported() -> None:

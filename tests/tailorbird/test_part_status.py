@@ -80,14 +80,14 @@ def test_states_stand_in_a_column_of_their_own() -> None:
 
 def test_a_part_that_ends_again_and_again_is_not_well() -> None:
     """It is unhealthy in the pause before a restart and while it starts; later the error is cleared."""
-    end = PartEnd(part="capture s", kind="Fatal", said="purged; position_lost: resnapshot", at_ms=NOW - 20_000)
+    end = PartEnd(part="capture s", kind="Fatal", message="purged; position_lost: resnapshot", at_ms=NOW - 20_000)
     paused = statuses(ALL[1:], MOVING, end)["capture s"]
     assert (paused.state, paused.moves, paused.reason) == ("down", False, "it ended 20 s ago")
     assert "last error: purged; position_lost: resnapshot" in " ".join(lines_of(paused))
     starting = {"status": "starting", "reason": "nothing is committed yet"}
     assert not statuses(ALL, starting, end)["capture s"].moves
     assert statuses(ALL, starting)["capture s"].moves
-    old = PartEnd(part="capture s", kind="Fatal", said="x", at_ms=NOW - 3_600_000)
+    old = PartEnd(part="capture s", kind="Fatal", message="x", at_ms=NOW - 3_600_000)
     assert statuses(ALL, starting, old)["capture s"].moves
 
 

@@ -42,9 +42,9 @@ class AvroRows:
 
     def header(self, gtid: TransactionNumber) -> bytes:
         """Return the header of a container. Its schema contains `gtid`."""
-        reported = {"avro.schema": json.dumps(schema_line(self._schema, gtid)).encode(), "avro.codec": b"null"}
-        entries = b"".join(_sized(name.encode()) + _sized(value) for name, value in reported.items())
-        return _MAGIC + _long(len(reported)) + entries + _long(0) + self._sync
+        metadata = {"avro.schema": json.dumps(schema_line(self._schema, gtid)).encode(), "avro.codec": b"null"}
+        entries = b"".join(_sized(name.encode()) + _sized(value) for name, value in metadata.items())
+        return _MAGIC + _long(len(metadata)) + entries + _long(0) + self._sync
 
     def row(self, event: ChangeEvent) -> bytes:
         """Return the row images of a change as Avro bytes, preceded by their number as one ASCII digit.

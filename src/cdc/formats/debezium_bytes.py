@@ -42,8 +42,8 @@ class EnvelopeWriter:
 
     def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
         """Return the source block of rows that a snapshot reads, to be completed with a row number."""
-        file, reported = orjson.dumps(position.file), _PARTIAL if partial else b""
-        return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, reported)
+        file, flag = orjson.dumps(position.file), _PARTIAL if partial else b""
+        return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, flag)
 
     @staticmethod
     def change(

@@ -133,15 +133,15 @@ class RowWriter:
         """
         first = 2 * event.transaction.total_order - 1 if event.transaction is not None else 1
         number, seconds = number_of(event), event.source.ts_ms // 1000
-        reported: list[tuple[str, Mapping[str, Canonical], int]] = []
+        images: list[tuple[str, Mapping[str, Canonical], int]] = []
         if event.op in ("c", "r") and event.after is not None:
-            reported.append(("insert", event.after, first))
+            images.append(("insert", event.after, first))
         elif event.op == "u" and event.after is not None:
             if event.before is not None:
-                reported.append(("update_before", event.before, first))
-            reported.append(("update_after", event.after, first + 1))
+                images.append(("update_before", event.before, first))
+            images.append(("update_after", event.after, first + 1))
         elif event.op == "d" and event.before is not None:
-            reported.append(("delete", event.before, first))
+            images.append(("delete", event.before, first))
         return [
             {
                 "domain": number.domain,
@@ -152,7 +152,7 @@ class RowWriter:
                 "event_type": kind,
                 **{shown: report(image.get(name)) for shown, name, report in self._columns},
             }
-            for kind, image, at in reported
+            for kind, image, at in images
         ]
 
 

@@ -56,8 +56,8 @@ class MaxwellWriter:
         row = event.after if event.after is not None else event.before
         if row is None:
             return None
-        reported = self._reported(row)
-        return {**self._table, **{f"pk.{name}": reported.get(name) for name in self._key}}
+        values = self._values(row)
+        return {**self._table, **{f"pk.{name}": values.get(name) for name in self._key}}
 
     def value(self, event: ChangeEvent) -> dict[str, Any] | None:
         """Return the record value; None for a change that the format cannot represent: TRUNCATE, or a delete without
@@ -66,8 +66,8 @@ class MaxwellWriter:
         if event.op not in _TYPES or row is None:
             return None
         source, transaction = event.source, event.transaction
-        data = self._reported(row)
-        reported: dict[str, Any] = {
+        data = self._values(row)
+        record: dict[str, Any] = {
             **self._table,
             "type": _TYPES[event.op],
             "ts": source.ts_ms // 1000,
@@ -78,11 +78,11 @@ class MaxwellWriter:
             "data": data,
         }
         if event.op == "u" and event.before is not None:
-            before = self._reported(event.before)
-            reported["old"] = {name: value for name, value in before.items() if data.get(name) != value}
-        return reported
+            before = self._values(event.before)
+            record["old"] = {name: value for name, value in before.items() if data.get(name) != value}
+        return record
 
-    def _reported(self, row: Mapping[str, Canonical]) -> dict[str, Any]:
+    def _values(self, row: Mapping[str, Canonical]) -> dict[str, Any]:
         return {
             name: None if row[name] is None else report(row[name]) for name, report in self._columns if name in row
         }  # fmt: skip

@@ -245,14 +245,14 @@ def _key(kind: str, name: _Name, number: int | None = None) -> str:
 
 def _value(state: TableState | DatabaseState) -> dict[str, Any]:
     if isinstance(state, DatabaseState):
-        reported = {
+        stored = {
             "format": FORMAT,
             "source": state.source,
             "database": state.database,
             "charset": state.charset,
             "gone": state.gone,
         }
-        return reported if state.collation is None else {**reported, "collation": state.collation}
+        return stored if state.collation is None else {**stored, "collation": state.collation}
     return {
         "format": FORMAT,
         "source": state.table_id.source,

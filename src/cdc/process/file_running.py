@@ -43,7 +43,7 @@ class PartEnd:
 
     part: str
     kind: str
-    said: str
+    message: str
     at_ms: int
 
 
@@ -54,7 +54,7 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
     If the folder is not writable, the process continues and logs a warning, but `status` does not show it.
     """
     folder = folder_of(topology)
-    reported = {
+    entry = {
         "part": part,
         "pid": os.getpid(),
         "port": port,
@@ -63,7 +63,7 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
     }
     file = folder / f"{_name(part)}.{os.getpid()}.json"
     _forget_dead(topology, part)
-    _write(file, reported)
+    _write(file, entry)
     try:
         yield
     except TailorbirdError as error:
@@ -78,12 +78,12 @@ def announced(topology: str, part: str, port: int) -> Iterator[None]:
 def running(topology: str, at: Path | None = None) -> list[RunningPart]:
     """Return the parts that run here or were killed here, the oldest first; several processes may serve one index."""
     found = []
-    for reported in _read(folder_of(topology, at), "*.[0-9]*.json"):
-        one = _stat(reported["pid"])
-        dead = one.ticks != reported["ticks"] or one.state in "ZX"
-        stopped = () if dead else tuple(pid for pid in _family(reported["pid"]) if _stat(pid).state in "Tt")
+    for entry in _read(folder_of(topology, at), "*.[0-9]*.json"):
+        one = _stat(entry["pid"])
+        dead = one.ticks != entry["ticks"] or one.state in "ZX"
+        stopped = () if dead else tuple(pid for pid in _family(entry["pid"]) if _stat(pid).state in "Tt")
         names = ("part", "pid", "port", "began_ms")
-        found.append(RunningPart(**{name: reported[name] for name in names}, stopped=stopped, dead=dead))
+        found.append(RunningPart(**{name: entry[name] for name in names}, stopped=stopped, dead=dead))
     return sorted(found, key=lambda one: one.began_ms)
 
 
@@ -98,7 +98,11 @@ def ticks_of(pid: int) -> int:
 
 def ended(topology: str, at: Path | None = None) -> dict[str, PartEnd]:
     """Return the last expected error of each part that ever ended with one."""
-    return {reported["part"]: PartEnd(**reported) for reported in _read(folder_of(topology, at), "*.end.json")}
+    return {end.part: end for end in map(_end, _read(folder_of(topology, at), "*.end.json"))}
+
+
+def _end(entry: dict[str, Any]) -> PartEnd:
+    return PartEnd(part=entry["part"], kind=entry["kind"], message=entry["said"], at_ms=entry["at_ms"])
 
 
 def folder_of(topology: str, at: Path | None = None) -> Path:

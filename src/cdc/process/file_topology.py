@@ -84,8 +84,8 @@ def local_ports(folder: Path) -> dict[str, int]:
     if none was ever started. Raises UsageError if the file cannot be parsed."""
     file = folder / PORTS
     try:
-        reported = json.loads(file.read_text(encoding="utf-8"))
-        return {str(name): int(port) for name, port in reported.items()}
+        ports = json.loads(file.read_text(encoding="utf-8"))
+        return {str(name): int(port) for name, port in ports.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, AttributeError) as error:

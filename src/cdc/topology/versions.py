@@ -55,7 +55,7 @@ class Versions:
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form; inverse of `load_versions`."""
-        reported = {
+        stored = {
             name: {
                 "serving": one.serving,
                 "retiring": list(one.retiring),
@@ -67,7 +67,7 @@ class Versions:
             }
             for name, one in self.tables.items()
         }
-        return {"format": FORMAT, "epoch": self.epoch, "tables": reported}
+        return {"format": FORMAT, "epoch": self.epoch, "tables": stored}
 
     def with_table(self, name: str, one: TableVersions) -> Versions:
         """Return a copy with these versions of one table, and the next epoch."""

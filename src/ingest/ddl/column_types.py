@@ -125,7 +125,7 @@ def _characters(cursor: Cursor, name: str) -> TypeWords | None:
     elif name in ("BINARY", "VARBINARY"):
         stem, length = name.lower(), _length(cursor)
         if stem == "varbinary":
-            return TypeWords(stem="varchar", length=_reported(cursor, length), charset=BINARY)
+            return TypeWords(stem="varchar", length=_required_length(cursor, length), charset=BINARY)
         return TypeWords(stem="char", length=1 if length is None else length, charset=BINARY)
     elif name == "BLOB":
         return TypeWords(stem="text", length=_text_length(cursor), charset=BINARY)
@@ -142,7 +142,7 @@ def _characters(cursor: Cursor, name: str) -> TypeWords | None:
     else:
         return None
     length = _length(cursor)
-    length = _reported(cursor, length) if stem == "varchar" else (1 if length is None else length)
+    length = _required_length(cursor, length) if stem == "varchar" else (1 if length is None else length)
     if stem == "char" and length > _LONGEST_CHAR:
         raise cursor.error(f"CHAR({length}) is longer than servers allow")
     words = _with_charset(cursor, TypeWords(stem=stem, length=length))
@@ -164,7 +164,7 @@ def _long(cursor: Cursor) -> TypeWords:
     return _with_charset(cursor, TypeWords(stem="mediumtext"))
 
 
-def _reported(cursor: Cursor, length: int | None) -> int:
+def _required_length(cursor: Cursor, length: int | None) -> int:
     if length is None:
         raise cursor.error("VARCHAR and VARBINARY need a length")
     return length

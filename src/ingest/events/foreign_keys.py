@@ -102,8 +102,8 @@ class ForeignKeys:
             elif each.on_update in CHANGING:
                 new = tuple(after.get(name, value) for name, value in zip(each.referenced, old, strict=True))
                 if new != old:
-                    reported = new if each.on_update == "CASCADE" else None
-                    yield each.child, ChangedChildren(each.columns, old, reported)
+                    values = new if each.on_update == "CASCADE" else None
+                    yield each.child, ChangedChildren(each.columns, old, values)
 
     def followed(self, event: RowsLogged) -> Iterator[tuple[TableId, ChangedChildren]]:
         """Yield the child rows that all changed rows of an event affect, with their table."""

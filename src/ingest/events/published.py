@@ -53,8 +53,8 @@ def published(schema: TableSchema, keys: Iterable[Key], rule: TableRule | None) 
             "name other columns that identify a row (message_key_columns), or leave its table out of `tables:`",
         )
     if untyped:
-        reported = [column for column in untyped if rule is None or not rule.leaves_out(column.name)]
-        left_out = tuple((column.name, column.column_type) for column in reported)
+        unsupported = [column for column in untyped if rule is None or not rule.leaves_out(column.name)]
+        left_out = tuple((column.name, column.column_type) for column in unsupported)
         kept = tuple(column for column in schema.columns if column not in untyped)
         schema = replace(schema, columns=kept, left_out=left_out)
     if rule is None or rule.empty:

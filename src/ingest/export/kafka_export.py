@@ -113,7 +113,7 @@ class TopicExport:
         self._producer.flush(0)
 
     def _translated(self, error: KafkaException) -> Retriable | Fatal:
-        reported = error.args[0]
-        if reported.code() in _FENCED:
+        cause = error.args[0]
+        if cause.code() in _FENCED:
             return Fatal(f"another export writes {self.topic}", "stop the other export")
-        return Retriable(f"Kafka at {self._log.brokers}: {reported.str()}")
+        return Retriable(f"Kafka at {self._log.brokers}: {cause.str()}")

@@ -88,7 +88,7 @@ def export(
 
     `make` creates the sink of a table; `follow(seconds)` waits for new commits. Returns the number of changes by table.
     """
-    reported = structlog.get_logger()
+    logger = structlog.get_logger()
     made, writing = list[ExportSink](), dict[TableId, _TableExport]()
     try:
         for table in tables:
@@ -102,7 +102,7 @@ def export(
             follow(0.2)
         for table, one in writing.items():
             one.rest()
-            reported.info("exported", table=str(table), changes=one.count)
+            logger.info("exported", table=str(table), changes=one.count)
         return {str(table): one.count for table, one in writing.items()}
     finally:
         for sink in made:

@@ -260,7 +260,7 @@ class Coordinator:
         connected.runs[sent.source] = sent.epoch
         try:
             position = orjson.loads(sent.position) if 0 < len(sent.position) <= _POSITION else None
-            reported = SourceReport(
+            report = SourceReport(
                 agent=agent_connection.agent.name, source=sent.source, epoch=sent.epoch, version=sent.version,
                 status=_STATUS[sent.progress], reason=sent.reason[:2000], hash=sent.hash[:64], narrowed=sent.narrowed,
                 position=position if isinstance(position, dict) else None, at_ms=self._now_ms(),
@@ -268,7 +268,7 @@ class Coordinator:
         except (KeyError, ValueError) as error:
             self._refused(agent_connection, "report", f"invalid report: {error!r}")
             return
-        self._topic.send(reported_record(reported))
+        self._topic.send(reported_record(report))
 
     def _map(self, connected: _ConnectedAgent, part: MapPart) -> None:
         agent, place = connected.agent_connection.agent.name, (part.connection, part.database)

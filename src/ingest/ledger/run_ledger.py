@@ -123,7 +123,7 @@ def _keep(
             left_out=sorted(map(str, ledger.topology_ledger.without)),
         )
         began, processor = time.monotonic(), time.process_time()
-        reported = began
+        last_line = began
         count = before = 0
         while not stop.is_set():
             found = ledger.poll(0.2)
@@ -136,9 +136,9 @@ def _keep(
                 AT_END.set_to_current_time()
             if until_end and ledger.reader.caught_up:
                 break
-            if now - reported >= _REPORT and count > before:
-                log.info("kept", records=count, a_second=round((count - before) / (now - reported)))
-                reported, before = now, count
+            if now - last_line >= _REPORT and count > before:
+                log.info("kept", records=count, a_second=round((count - before) / (now - last_line)))
+                last_line, before = now, count
         seconds = time.monotonic() - began
         processor = time.process_time() - processor
         spent = {"a_second": seconds, "a_processor_second": processor}

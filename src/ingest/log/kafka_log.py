@@ -110,9 +110,7 @@ class KafkaLog:
         lost = {topic for topic in self._ends if topic not in there}
         wanted = [TopicPartition(t, p) for t, ends in self._ends.items() if t not in lost for p in ends]
         found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=TIMEOUT) if wanted else {}
-        return lost | {
-            t.topic for t, reported in found.items() if reported.result().offset < self._ends[t.topic][t.partition]
-        }
+        return lost | {t.topic for t, end in found.items() if end.result().offset < self._ends[t.topic][t.partition]}
 
     def ensure_topic(self, name: str) -> None:
         """Create the change topic of a table that is not listed. Raises Retriable if Kafka is unavailable."""
@@ -393,8 +391,8 @@ class KafkaLog:
             return exception.__cause__.args[0]
         try:
             self._producer.abort_transaction(TIMEOUT)
-        except KafkaException as reported:
-            return reported.args[0]
+        except KafkaException as fatal:
+            return fatal.args[0]
         except SystemError as again:
             return again.__cause__.args[0] if isinstance(again.__cause__, KafkaException) else self._failure
         return self._failure

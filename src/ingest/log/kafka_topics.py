@@ -134,9 +134,9 @@ def _answering(log: Log) -> Iterator[AdminClient]:
             admin.poll(0)  # a call that lets the client report connection errors to `on_error`
             raise
     except KafkaException as error:
-        said = refused[-1] if refused else error.args[0].str()
+        reason = refused[-1] if refused else error.args[0].str()
         hint = "correct log.security" if log.brokers.security is not None else ""
-        raise Retriable(f"Kafka at {log.brokers}: {said}", hint, retry_after=2.0) from error
+        raise Retriable(f"Kafka at {log.brokers}: {reason}", hint, retry_after=2.0) from error
 
 
 def _check_partitions(log: Log, name: str, found: int) -> None:

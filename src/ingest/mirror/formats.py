@@ -121,8 +121,8 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
         raise ValueError("data is not an object")
     named: dict[str, Any] = {}
     if key is not None:
-        reported = {name.removeprefix("pk."): one for name, one in _object(key).items() if name.startswith("pk.")}
-        named = {name: data.get(name, one) for name, one in reported.items()}
+        key_values = {name.removeprefix("pk."): one for name, one in _object(key).items() if name.startswith("pk.")}
+        named = {name: data.get(name, one) for name, one in key_values.items()}
     place = None
     if found.get("position") and kind != "bootstrap-insert":
         file, _, pos = str(found["position"]).rpartition(":")

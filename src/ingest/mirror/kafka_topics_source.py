@@ -60,10 +60,10 @@ class TopicsSource(StreamOnlySource):
         record."""
         tables: dict[tuple[str, str], TableDefinition] = {}
         for one in self._mirrored:
-            reported = None
+            change = None
             if not one.columns or not one.key:
-                reported = self._first(one)
-            found = reads_of(one, reported, self._mirror.decimals)
+                change = self._first(one)
+            found = reads_of(one, change, self._mirror.decimals)
             where = f"source {self._settings.name}: table {one.table.database}.{one.table.table} of topic {one.topic}"
             if found is None:
                 raise UsageError(
@@ -86,15 +86,15 @@ class TopicsSource(StreamOnlySource):
                     if message.error() is not None:
                         continue
                     try:
-                        reported = FORMATS[self._mirror.form](message.key(), message.value())
+                        change = FORMATS[self._mirror.form](message.key(), message.value())
                     except (ValueError, KeyError, TypeError):
                         continue  # not an error here: the stream writes it as a dead letter
-                    if reported is None or reported.op in ("d", "t"):
+                    if change is None or change.op in ("d", "t"):
                         continue
-                    if reported.table[1] in ("", one.table.table) and (
-                        one.columns or reported.schema is not None or reported.key
+                    if change.table[1] in ("", one.table.table) and (
+                        one.columns or change.schema is not None or change.key
                     ):
-                        return reported
+                        return change
         if one.columns:
             return None
         raise Retriable(f"source {self._settings.name}: topic {one.topic} has no record with its columns")
@@ -148,10 +148,10 @@ class TopicsSource(StreamOnlySource):
     def _parts(self, consumer: Any) -> list[TopicPartition]:
         found = []
         for topic in sorted({one.topic for one in self._mirrored}):
-            reported = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
-            if reported.error is not None:
-                raise Retriable(f"source {self._settings.name}: topic {topic}: {reported.error.str()}")
-            found += [TopicPartition(topic, number) for number in sorted(reported.partitions)]
+            metadata = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+            if metadata.error is not None:
+                raise Retriable(f"source {self._settings.name}: topic {topic}: {metadata.error.str()}")
+            found += [TopicPartition(topic, number) for number in sorted(metadata.partitions)]
         return found
 
     @staticmethod

@@ -81,7 +81,7 @@ class TableReads(NamedTuple):
     reads: tuple[tuple[str, Read], ...]
 
 
-def reads_of(one: MirroredTable, reported: UpstreamChange | None, decimals: str) -> TableReads | None:
+def reads_of(one: MirroredTable, change: UpstreamChange | None, decimals: str) -> TableReads | None:
     """Return a table's columns: those of the topology, else those of the record's inline schema; None if neither has
     any."""
     if one.columns:
@@ -89,11 +89,11 @@ def reads_of(one: MirroredTable, reported: UpstreamChange | None, decimals: str)
             ColumnDefinition(name=name, column_type=kind, nullable=True, charset=None) for name, kind in one.columns
         )
         reads = tuple((name, reader_of(kind, decimals=decimals)) for name, kind in one.columns)
-    elif reported is not None and reported.schema is not None:
-        columns, reads = columns_of(reported.schema)
+    elif change is not None and change.schema is not None:
+        columns, reads = columns_of(change.schema)
     else:
         return None
-    key = one.key or tuple(reported.key if reported is not None else ())
+    key = one.key or tuple(change.key if change is not None else ())
     keys = (Key(name="PRIMARY", kind="primary", columns=key),) if key else ()
     return TableReads(TableDefinition(columns=columns, keys=keys), reads)
 
@@ -165,65 +165,65 @@ class TopicEvents:
         candidates = self._by_topic.get(record.topic, [])
         file, pos = f"{record.topic}/{record.partition}", record.offset
         try:
-            reported = self._format(record.key, record.value)
+            change = self._format(record.key, record.value)
         except (ValueError, KeyError, TypeError) as error:
             if candidates:
                 yield self._refused(candidates[0].table, record, f"not a record of the topic's format: {error}")
             return
-        if reported is None:
+        if change is None:
             return
-        one = self._named(candidates, reported)
+        one = self._named(candidates, change)
         if one is None:
             return
-        if reported.place is not None:
-            if entry[1] is not None and reported.place.repeats(*entry[1]):
+        if change.place is not None:
+            if entry[1] is not None and change.place.repeats(*entry[1]):
                 self.repeated += 1
                 self._skipped()
                 return
-            entry[1] = [reported.place.log, list(reported.place.numbers)]
-        self._ts_ms = reported.ts_ms
-        if reported.op == "t":
+            entry[1] = [change.place.log, list(change.place.numbers)]
+        self._ts_ms = change.ts_ms
+        if change.op == "t":
             yield TableEmptied(one.table, file, pos)
             return
-        reads = self._reads(one, reported)
+        reads = self._reads(one, change)
         if reads is None:
             yield self._refused(one.table, record, "no inline schema, and no `columns:` in the topology")
             return
         if self._tables.catalog.tables.get((one.table.database, one.table.table)) != reads.definition:
             yield TableAltered(one.table, reads.definition)
-        yield self._change(one.table, reported, reads, file, pos)
+        yield self._change(one.table, change, reads, file, pos)
 
     @staticmethod
-    def _named(candidates: list[MirroredTable], reported: UpstreamChange) -> MirroredTable | None:
+    def _named(candidates: list[MirroredTable], change: UpstreamChange) -> MirroredTable | None:
         """Return the table of a record: the topic's only table, or the one that the record names."""
-        if len(candidates) == 1 and not (reported.table[1] and reported.table[1] != candidates[0].table.table):
+        if len(candidates) == 1 and not (change.table[1] and change.table[1] != candidates[0].table.table):
             return candidates[0]
-        return next((one for one in candidates if (one.table.database, one.table.table) == reported.table), None)
+        return next((one for one in candidates if (one.table.database, one.table.table) == change.table), None)
 
-    def _reads(self, one: MirroredTable, reported: UpstreamChange) -> TableReads | None:
+    def _reads(self, one: MirroredTable, change: UpstreamChange) -> TableReads | None:
         known = self._known.get(one.table)
-        if reported.schema is None or one.columns:
-            if known is None and (known := reads_of(one, reported, self._decimals)) is not None:
+        if change.schema is None or one.columns:
+            if known is None and (known := reads_of(one, change, self._decimals)) is not None:
                 self._known[one.table] = known
             return known
-        schema = orjson.dumps(reported.schema)
+        schema = orjson.dumps(change.schema)
         if known is None or self._schemas.get(one.table) != schema:
-            known = reads_of(one, reported, self._decimals)
+            known = reads_of(one, change, self._decimals)
             assert known is not None, "it has a schema"
             self._known[one.table], self._schemas[one.table] = known, schema
         return known
 
-    def _change(self, table: TableId, reported: UpstreamChange, reads: TableReads, file: str, pos: int) -> RowsLogged:
-        operation = _OPERATIONS[reported.op]
+    def _change(self, table: TableId, change: UpstreamChange, reads: TableReads, file: str, pos: int) -> RowsLogged:
+        operation = _OPERATIONS[change.op]
         key = reads.definition.primary_key
         if operation == "delete":
-            values = reported.before if reported.before is not None else reported.key
+            values = change.before if change.before is not None else change.key
             before = _image(reads, values, key)
             return RowsLogged(table, operation, [before], not isinstance(before, RefusedImage), file, pos)
-        after = _image(reads, reported.after or {}, None)
+        after = _image(reads, change.after or {}, None)
         if operation == "insert":
             return RowsLogged(table, operation, [after], not isinstance(after, RefusedImage), file, pos)
-        old = None if reported.before is None else _image(reads, reported.before, key)
+        old = None if change.before is None else _image(reads, change.before, key)
         if old is not None and not isinstance(old, RefusedImage) and any(old.get(name) is None for name in key):
             old = None  # Debezium's before image has no key columns if the table does not log old rows
         plain = not isinstance(after, RefusedImage) and not isinstance(old, RefusedImage)

@@ -128,14 +128,14 @@ def query(connection: Connection, sql: str, *arguments: object) -> list[tuple[An
 
 def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> TailorbirdError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    said = str(error.args[1]) if len(error.args) > 1 else str(error)
-    message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {said}"
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {text}"
     if code in _DENIED:
         grant = f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{source.username}'@'%'"
         return UsageError(message, f"check username and password, then {grant}")
     if code == _LOG_REFUSED:
         for sign, remedy in _LOG_REMEDIES.items():
-            if sign in said:
+            if sign in text:
                 return Fatal(message, remedy)
         return Fatal(message, "check the server's error log")
     if code in _CHANGED:

@@ -203,8 +203,8 @@ def _elements(array: str, element: PgTyped, sign: str) -> list[object]:
     def member(one: bytes | None) -> object:
         if one is None:
             return None
-        reported = element.read(one)
-        return orjson.Fragment(reported) if json and isinstance(reported, str) else reported
+        value = element.read(one)
+        return orjson.Fragment(value) if json and isinstance(value, str) else value
 
     stack: list[list[object]] = [[]]
     _members(array, sign, lambda one: stack[-1].append(member(one)), lambda: stack.append([]), lambda: _close(stack))

@@ -31,12 +31,12 @@ _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class PgError(Exception):
-    """An error of the server. `state` is its SQLSTATE, or empty if the connection failed. `said` is the server's
+    """An error of the server. `state` is its SQLSTATE, or empty if the connection failed. `message` is the server's
     message."""
 
-    def __init__(self, state: str, said: str) -> None:
-        super().__init__(said)
-        self.state, self.said = state, said
+    def __init__(self, state: str, message: str) -> None:
+        super().__init__(message)
+        self.state, self.message = state, message
 
 
 def conninfo(source: Source, *, replication: bool = False) -> str:
@@ -85,10 +85,10 @@ class PgConnection:
     def __init__(self, info: str) -> None:
         self.pg = pq.PGconn.connect(info.encode())
         if self.pg.status != pq.ConnStatus.OK:
-            said = self.pg.error_message.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            lines = self.pg.error_message.decode(errors="replace").strip().splitlines() or ["no reason given"]
             self.pg.finish()
-            refused = any(sign in said[-1] for sign in ("password", "authentication", "pg_hba.conf", "does not exist"))
-            raise PgError("28000" if refused else "", said[-1])
+            refused = any(sign in lines[-1] for sign in ("password", "authentication", "pg_hba.conf", "does not exist"))
+            raise PgError("28000" if refused else "", lines[-1])
 
     @property
     def version(self) -> int:
@@ -112,8 +112,8 @@ class PgConnection:
 
     def _error(self, result: pq.abc.PGresult) -> PgError:
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-        said = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or self.pg.error_message
-        return PgError(state, said.decode(errors="replace").strip())
+        text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or self.pg.error_message
+        return PgError(state, text.decode(errors="replace").strip())
 
     def close(self) -> None:
         """Close the connection. Safe to call at any time."""
@@ -161,7 +161,7 @@ class PgConnection:
 
 
 def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
-    message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error.said}"
+    message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error.message}"
     if error.state.startswith(_DENIED):
         return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
     if error.state in _CHANGED:

@@ -153,12 +153,12 @@ def have_publication(
             connection.query(statement)
         except PgError as error:
             if error.state in _ALTERED:
-                raise TableChanged(f"source {source.name}: publish its tables: {error.said}") from error
+                raise TableChanged(f"source {source.name}: publish its tables: {error.message}") from error
             if error.state not in ("42501", "42704"):
                 with translated(source, "publish its tables"):
                     raise
             remedy = f"as the owner of the tables: {'; '.join(todo)}"
-            raise UsageError(f"source {source.name}: {error.said}", remedy) from error
+            raise UsageError(f"source {source.name}: {error.message}", remedy) from error
 
 
 def withdraw(

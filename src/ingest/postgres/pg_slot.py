@@ -99,7 +99,7 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
                 raise held_up(connection, source, f"the slot {names.slot} cannot be made") from error
             if error.state == "53400":  # all slots are in use
                 remedy = "raise max_replication_slots, or drop unused slots (pg_replication_slots)"
-                raise UsageError(f"source {source.name}: {error.said}", remedy) from error
+                raise UsageError(f"source {source.name}: {error.message}", remedy) from error
             raise
         finally:
             connection.query("SET statement_timeout = 0")

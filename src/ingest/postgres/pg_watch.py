@@ -101,7 +101,7 @@ class PgWatch:
         if not self._found:
             return []
         ready = [one for one in self._found.values() if one.lsn <= place]
-        reported = []
+        found = []
         for one in ready:
             del self._found[one.table]
             known = self._tables.catalog.tables.get(one.table)
@@ -110,8 +110,8 @@ class PgWatch:
                 raise Retriable(f"{name}: {one.why}; the session restarts", retry_after=0.1)
             self._known[".".join(one.table)] = one.seen
             table = TableId(source=self._source.name, database=one.table[0], table=one.table[1])
-            reported.append((table, int(one.seen["t"][0]), one.why))
-        return reported
+            found.append((table, int(one.seen["t"][0]), one.why))
+        return found
 
     def _look(self) -> None:
         connection, source = self._connection, self._source

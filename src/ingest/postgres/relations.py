@@ -134,10 +134,10 @@ def definition_of_relation(
     """
     names = {column.name for column in rows.relation.columns}
     now = shown.definition if shown is not None else known
-    reported = {column.name: column for column in (known.columns if known else ())}
-    reported |= {column.name: column for column in (now.columns if now else ()) if column.name in names}
+    known_columns = {column.name: column for column in (known.columns if known else ())}
+    known_columns |= {column.name: column for column in (now.columns if now else ()) if column.name in names}
     columns = tuple(
-        _column(column.name, typed.column_type, reported.get(column.name))
+        _column(column.name, typed.column_type, known_columns.get(column.name))
         for column, typed in zip(rows.relation.columns, rows.types, strict=True)
     )
     keys = tuple(key for key in (now.keys if now else ()) if set(key.columns) <= names)
@@ -149,12 +149,12 @@ def definition_of_relation(
     return TableDefinition(columns=columns, keys=keys, identity=str(rows.relation.oid))
 
 
-def _column(name: str, column_type: str, reported: ColumnDefinition | None) -> ColumnDefinition:
-    if reported is None:
+def _column(name: str, column_type: str, known: ColumnDefinition | None) -> ColumnDefinition:
+    if known is None:
         return ColumnDefinition(name=name, column_type=column_type, nullable=True, charset=None)
-    if reported.column_type == column_type:
-        return reported
-    return replace(reported, column_type=column_type, initial=None, initial_known=False)
+    if known.column_type == column_type:
+        return known
+    return replace(known, column_type=column_type, initial=None, initial_known=False)
 
 
 def unlike(definition: TableDefinition, known: TableDefinition | None) -> bool:

@@ -71,7 +71,7 @@ def select_keys(schema: TableSchema, rows: str, keys: Iterable[Row]) -> tuple[st
     for key in keys:
         marks = []
         for name in schema.primary_key:
-            arguments.append(reported(schema, name, key[name]).encode())
+            arguments.append(server_text(schema, name, key[name]).encode())
             marks.append(f"${len(arguments)}")
         found.append(f"({', '.join(marks)})")
     columns = ", ".join(quoted(column.name) for column in schema.columns)
@@ -84,7 +84,7 @@ def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
     The server converts each text to the type of its column.
     """
     names = ", ".join(quoted(name) for name in schema.primary_key)
-    rows = (", ".join(literal(reported(schema, name, key[name])) for name in schema.primary_key) for key in keys)
+    rows = (", ".join(literal(server_text(schema, name, key[name])) for name in schema.primary_key) for key in keys)
     return f"({names}) IN ({', '.join(f'({row})' for row in rows)})"
 
 
@@ -94,7 +94,7 @@ def select_all(schema: TableSchema, rows: str, where: str) -> str:
     return f"SELECT {columns} FROM {rows}" + (f" WHERE ({where})" if where else "")
 
 
-def reported(schema: TableSchema, name: str, value: Any) -> str:
+def server_text(schema: TableSchema, name: str, value: Any) -> str:
     """Return a canonical value of a column as a text that the server can parse."""
     column = schema.column(name)
     assert column is not None, "a key's columns are columns"

@@ -94,12 +94,12 @@ def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
     """
     names = schema.primary_key
     if len(names) == 1:
-        values = ", ".join(literal(_key_column(schema, names[0]), _reported(schema, names[0], key)) for key in keys)
+        values = ", ".join(literal(_key_column(schema, names[0]), _stored_form(schema, names[0], key)) for key in keys)
         return f"{quoted(names[0])} IN ({values})"
     # Not `(a, b) IN (…)`, for which MariaDB reads the whole table.
     return " OR ".join(
         "("
-        + " AND ".join(f"{quoted(n)} = {literal(_key_column(schema, n), _reported(schema, n, key))}" for n in names)
+        + " AND ".join(f"{quoted(n)} = {literal(_key_column(schema, n), _stored_form(schema, n, key))}" for n in names)
         + ")"
         for key in keys
     )
@@ -111,7 +111,7 @@ def _key_column(schema: TableSchema, name: str) -> Column:
     return column
 
 
-def _reported(schema: TableSchema, name: str, key: Row) -> Any:
+def _stored_form(schema: TableSchema, name: str, key: Row) -> Any:
     """Return the canonical value of a key column in the form of `stored`."""
     kind, value = _key_column(schema, name).type.kind, key[name]
     if kind == "bytes":

@@ -60,19 +60,19 @@ def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> I
     """
     if not isinstance(image, RefusedImage):
         return image
-    reported = image.values
-    columns = {name: why for name, why in image.columns.items() if name in reported and not writer.masks(name)}
+    values = image.values
+    columns = {name: why for name, why in image.columns.items() if name in values and not writer.masks(name)}
     if image.why:
         return _withheld(replace(image, columns=columns), writer) if writer.shape else image
     if not columns:
-        return reported
+        return values
     if writer.unrepresentable == "dead_letter" or not columns.keys().isdisjoint(writer.schema.primary_key):
-        return RefusedImage(values=reported, columns=columns)
+        return RefusedImage(values=values, columns=columns)
     if counted:
         table = writer.schema.table_id
         for name in columns:
             writer.refused.count(f"{table.database}.{table.table}", name)
-    return replaced(reported, columns, writer.schema, writer.unrepresentable)
+    return replaced(values, columns, writer.schema, writer.unrepresentable)
 
 
 def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:

@@ -88,9 +88,9 @@ class RefusedRows:
         found: list[Record] = []
         for record in records:
             if record.topic == self._dead_letters:
-                reported = orjson.loads(record.value or b"{}")
-                if reported.get("topic") and reported.get("key"):
-                    self._remember(reported["topic"], reported["key"].encode(), reported["table"])
+                dead_letter = orjson.loads(record.value or b"{}")
+                if dead_letter.get("topic") and dead_letter.get("key"):
+                    self._remember(dead_letter["topic"], dead_letter["key"].encode(), dead_letter["table"])
             elif record.topic in self._topics:
                 found += self.published(record.topic, record.key)
         return found

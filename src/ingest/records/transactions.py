@@ -138,10 +138,10 @@ class Transactions:
 
     def _changes(self, event: RowsLogged, now_ms: int) -> list[Record]:
         if (self._parents and event.table in self._parents) or (self._repaired and event.table in self._repaired):
-            return self._tend(event, now_ms)
+            return self._special_changes(event, now_ms)
         return self._rows(event, now_ms)
 
-    def _tend(self, event: RowsLogged, now_ms: int) -> list[Record]:
+    def _special_changes(self, event: RowsLogged, now_ms: int) -> list[Record]:
         """Return the records of rows of a table with child tables, or with rows under repair."""
         raise NotImplementedError
 

@@ -30,15 +30,15 @@ class RowPatch(NamedTuple):
         """Return the patch after a change with a complete image; None is a delete."""
         return RowPatch("whole", row)
 
-    def merge(self, operation: Operation, reported: Row) -> RowPatch:
-        """Return the patch after a change of which the log contains only the columns `reported`."""
+    def merge(self, operation: Operation, logged: Row) -> RowPatch:
+        """Return the patch after a change of which the log contains only the columns `logged`."""
         if operation == "delete":
             return RowPatch("whole", None)
         if operation == "insert":
             return RowPatch("unknown", None)
         if self.row is None:
             return self  # the row does not exist, and an update does not create it
-        return RowPatch(self.kind, {**self.row, **reported})
+        return RowPatch(self.kind, {**self.row, **logged})
 
     def apply_to(self, read: Image | None) -> tuple[bool, Image | None]:
         """Return (True, current row) from a row that was read since the request; None: there is no row.

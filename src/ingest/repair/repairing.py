@@ -72,7 +72,7 @@ class RepairingTransactions(AlteringTransactions):
 
     def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
         if isinstance(event, RowsPartial):
-            self._reported_in_part(event)
+            self._partial_rows(event)
         elif isinstance(event, RowsNotLogged):
             self._touched = True
             about = "" if event.why == "statement" else event.sql  # a statement's text may contain values
@@ -87,7 +87,7 @@ class RepairingTransactions(AlteringTransactions):
         self._touched = True
         self._repairs.reread(list(tables), "rollback", self.number())
 
-    def _tend(self, event: RowsLogged, now_ms: int) -> list[Record]:
+    def _special_changes(self, event: RowsLogged, now_ms: int) -> list[Record]:
         table = event.table
         if table in self._parents:
             self._repairs.follow(event)
@@ -96,7 +96,7 @@ class RepairingTransactions(AlteringTransactions):
             records = self._repairs.hold_back(table, records)
         return records
 
-    def _reported_in_part(self, event: RowsPartial) -> None:
+    def _partial_rows(self, event: RowsPartial) -> None:
         skipped = min(self._skip, len(event.rows))
         self._skip -= skipped
         self._row += len(event.rows)

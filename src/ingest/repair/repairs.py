@@ -230,7 +230,7 @@ class OpenRepairs:
         `key` is the primary key. `sure`: the images are enough to identify child rows that changed with them.
         """
         table, operation = event.table, event.operation
-        reported: list[tuple[Row, str, Row]] = []
+        changes: list[tuple[Row, str, Row]] = []
         for change in event.rows:
             before, after = change if operation == "update" else (change, change)
             old, new = values_of(before), values_of(after)
@@ -240,14 +240,14 @@ class OpenRepairs:
                 return
             last = {name: new.get(name, value) for name, value in first.items()}
             if first != last:
-                reported += [(first, "delete", {}), (last, "insert", {})]
+                changes += [(first, "delete", {}), (last, "insert", {})]
             else:
                 # A refused image lacks values, so the row is read once more.
-                reported.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
+                changes.append((first, "insert" if isinstance(after, RefusedImage) else operation, new))
             for child, wanted in self.foreign_keys.affected(table, first, None if operation == "delete" else last):
                 self.follow_children(child, wanted)
         repair = self._opened(table)
-        for name, what, new in reported:
+        for name, what, new in changes:
             at = _dumps(name)
             repair.keys[at] = name
             if repair.stage == "reading":

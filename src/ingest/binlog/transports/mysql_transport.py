@@ -214,16 +214,16 @@ class MysqlTransport:
         code = U16(data, 0)[0]
         text = data[8:].decode("utf-8", "replace")
         if code == _NOT_SERVED:
-            said = f"{self.address.host} cannot serve this position: {text}"
+            message = f"{self.address.host} cannot serve this position: {text}"
             if any(sign in text.lower() for sign in _GONE):
-                raise PositionGone(said, "its binlogs were reset since, or it is another server; take a new snapshot")
+                raise PositionGone(message, "its binlogs were reset since, or it is another server; take a new snapshot")
             if any(sign in text.lower() for sign in _PURGED):
-                raise LogPurged(said, "its binlogs were purged since; take a new snapshot")
+                raise LogPurged(message, "its binlogs were purged since; take a new snapshot")
             if "server_id" in text or "server_uuid" in text:
-                raise BinlogError(said, "give each reader of the server a unique server_id")
+                raise BinlogError(message, "give each reader of the server a unique server_id")
             if any(sign in text.lower() for sign in _DAMAGED):
-                raise CorruptBinlog(said, "check the server's error log")
-            raise BinlogError(said, "check the server's error log")
+                raise CorruptBinlog(message, "check the server's error log")
+            raise BinlogError(message, "check the server's error log")
         if code in _ACCESS:
             raise UsageError(f"{self.address.host}: {text}", "grant REPLICATION SLAVE, REPLICATION CLIENT")
         raise ConnectionLost(f"{self.address.host}: error {code}: {text}")

@@ -100,7 +100,7 @@ def _table(
     try:
         connection.query(f"SELECT FROM {named(table)} LIMIT 0")
     except PgError as error:
-        refused = error.said
+        refused = error.message
     with translated(source, "ask for the owners"):
         ((owns,),) = connection.texts(f"SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = {one.oid}")
     schema = one.definition.schema(table, 1)

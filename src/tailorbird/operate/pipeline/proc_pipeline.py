@@ -242,7 +242,7 @@ class Pipeline:
         for end in fresh:
             self._seen[end.part] = end.at_ms
         last = max(fresh, key=lambda end: end.at_ms, default=None)
-        return last.said if last is not None and last.kind == Fatal.__name__ else None
+        return last.message if last is not None and last.kind == Fatal.__name__ else None
 
     def last_words(self, name: str) -> str:
         """Return the last line of a part's log."""

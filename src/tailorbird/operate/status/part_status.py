@@ -98,7 +98,7 @@ def _down(
         reason = f"it ended {_ago(now_ms - end.at_ms)} ago"
     else:
         state, reason, remedy = "elsewhere", "it does not run on this machine and has not failed here", ""
-    error = "" if end is None or killed else end.said
+    error = "" if end is None or killed else end.message
     return PartStatus(part=part, state=state, reason=reason, pid=None, seconds=None, error=error, remedy=remedy)
 
 
@@ -130,7 +130,7 @@ def _of_process(
             more[figure] = figures[name]
     seconds = max(0.0, (now_ms - one.began_ms) / 1000)
     recent = end is not None and now_ms - end.at_ms < _RECENT_MS
-    error = end.said if end is not None and recent else ""
+    error = end.message if end is not None and recent else ""
     return PartStatus(
         part=one.part, state=state, reason=reason, pid=one.pid, seconds=seconds, error=error, remedy=remedy, more=more
     )
