@@ -161,6 +161,8 @@ def collection(topology: str, index: str) -> str:
 
 
 def peer(topology: str, index: str, generation: int = 1) -> str:
-    """Return the replication peer of an index. A new generation has a new name, because a peer that is added again
-    would replay its WAL."""
+    """Return the name of the replication peer of an index, which differs for each generation.
+
+    HBase would send old edits again to a peer that is removed and added under the same name.
+    """
     return f"{topology}_{index}_{generation}"

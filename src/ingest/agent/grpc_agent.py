@@ -132,11 +132,11 @@ class LeasedChannels:
     epoch: int
 
     def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
-        """Implements `SessionChannels.channel`."""
+        """Open a session channel for a source. Implements `SessionChannels`."""
         return self.stream.channel(source, unasked, self.epoch)
 
     def leave(self, channel: SessionChannel) -> None:
-        """Implements `SessionChannels.leave`."""
+        """Drop a session channel, so that later replies to it are ignored. Implements `SessionChannels`."""
         self.stream.leave(channel)
 
 

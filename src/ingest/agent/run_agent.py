@@ -98,7 +98,7 @@ class PolicySignals:
     task: Task
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """Implements `Signals.read`."""
+        """Return the signals since an offset (None: only new ones), and the next offset. Implements `Signals`."""
         found, following = self.signals.read(start)
         return [one for one in found if self._is_allowed(one)], following
 

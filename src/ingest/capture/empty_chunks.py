@@ -17,11 +17,11 @@ class NoChunks:
         self._done: list[Chunk] = []
 
     def request(self, request: ChunkRequest) -> None:
-        """Implements `ChunkReader.request`."""
+        """Start to read a chunk. Implements `ChunkReader`."""
         self._done.append(Chunk(request=request, images=[], after=None, last=None, high=request.position))
 
     def ready(self) -> list[Chunk]:
-        """Implements `ChunkReader.ready`."""
+        """Return the chunks that were read since the last call. Implements `ChunkReader`."""
         found, self._done = self._done, []
         return found
 

@@ -36,7 +36,7 @@ class ChunkThreads:
         self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
 
     def request(self, request: ChunkRequest) -> None:
-        """Implements `ChunkReader.request`."""
+        """Start to read a chunk. Implements `ChunkReader`."""
         table: Any = request.schema.table_id
         if request.keys:
             table = (table, "keys")
@@ -48,7 +48,7 @@ class ChunkThreads:
         worker.asked.put(request)
 
     def ready(self) -> list[Chunk]:
-        """Implements `ChunkReader.ready`."""
+        """Return the chunks that were read since the last call. Implements `ChunkReader`."""
         found: list[Chunk] = []
         while not self._done.empty():
             one = self._done.get()

@@ -56,7 +56,7 @@ class KafkaChanges:
         return self._released.follow(seconds)
 
     def tables(self) -> tuple[TableId, ...]:
-        """Implements `ChangeTables.tables`."""
+        """Return the tables with committed changes. Implements `ChangeTables`."""
         ends = self._released.ends
         return tuple(
             table
@@ -65,14 +65,14 @@ class KafkaChanges:
         )
 
     def begins(self, table: TableId) -> Offsets:
-        """Implements `ChangeTables.begins`."""
+        """Return the first retained offset of each partition of a table's topic. Implements `ChangeTables`."""
         topic = change_topic(self._topology.name, table)
         with self._translated(), self._consumer() as consumer:
             parts = [TopicPartition(topic, number) for number in self.released(table)]
             return {p.partition: int(consumer.get_watermark_offsets(p, timeout=TIMEOUT)[0]) for p in parts}
 
     def released(self, table: TableId) -> Offsets:
-        """Implements `ChangeTables.released`."""
+        """Return, for each partition of a table's topic, the end offset in the source's newest checkpoint."""
         return self._released.ends.get(change_topic(self._topology.name, table), {})
 
     def read(self, table: TableId, starts: Offsets, ends: Offsets) -> ChangeBatch:
@@ -100,13 +100,13 @@ class KafkaChanges:
         return None if found is None else {p: found.ends.get(topic, {}).get(p, 0) for p in self.released(table)}
 
     def newest(self, table: TableId, ends: Offsets) -> ChangeBatch:
-        """Implements `ChangeTables.newest`."""
+        """Return some dozens of the last changes before `ends` in each partition. Implements `ChangeTables`."""
         begins = self.begins(table)
         starts = {p: max(begins[p], end - _NEWEST) for p, end in ends.items()}
         return self.read(table, starts, ends)
 
     def schemas(self, table: TableId) -> SchemaVersions:
-        """Implements `ChangeTables.schemas`."""
+        """Return the table's schemas, with those of all changes read so far. Implements `ChangeTables`."""
         return self._schemas.of(table)
 
     def close(self) -> None:

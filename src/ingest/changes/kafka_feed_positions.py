@@ -21,14 +21,14 @@ class PositionRecords:
         self._topic, self._partition = positions_topic(topology), partition
 
     def bounds(self) -> tuple[int, int]:
-        """Implements `PositionMarks.bounds`."""
+        """Return the first retained offset and the end offset of the partition. Implements `PositionMarks`."""
         low, high = self._consumer.get_watermark_offsets(
             TopicPartition(self._topic, self._partition), timeout=TIMEOUT
         )  # fmt: skip
         return int(low), int(high)
 
     def first(self, offset: int) -> PositionMark | None:
-        """Implements `PositionMarks.first`."""
+        """Return the first record at or after an offset; None if there is none. Implements `PositionMarks`."""
         _, high = self.bounds()
         if offset >= high:
             return None

@@ -378,7 +378,7 @@ class BinlogEvents:
                 yield from self._lost(raw, f"{event_name(raw.code)} is an unknown event type that may contain rows")
 
     def _lost(self, raw: RawEvent, why: str) -> Iterator[LogEvent]:
-        """Yield a possible loss of rows, as a transaction of its own if none is open. All tables are then re-read."""
+        """Yield RowsNotLogged for all tables at the event `raw`, in a transaction of its own if none is open."""
         alone = not self._open
         if alone:
             if self._done is not None and (raw.file, raw.offset) < self._done:

@@ -140,7 +140,7 @@ class AgentStream:
 
     @property
     def full(self) -> bool:
-        """Implements `AgentConnection.full`."""
+        """Return whether so much is queued for the agent that further commands should wait."""
         return self._queued - self._sent > _FULL
 
     def end(self, why: str) -> None:

@@ -45,7 +45,7 @@ class KafkaAudit:
         self._producer.poll(0)
 
     def sure(self, entry: Mapping[str, Any]) -> None:
-        """Implements `Audit.sure`."""
+        """Write a line and wait until Kafka has stored it. Implements `Audit`."""
         errors = list[Any]()
         self._produce(entry, lambda error, message: errors.append(error))
         deadline = time.monotonic() + _SURE
@@ -56,7 +56,7 @@ class KafkaAudit:
             raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {why}")
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
-        """Implements `Audit.newest`."""
+        """Return the last `count` lines, oldest first. Implements `Audit`."""
         consumer = Consumer(
             client_settings(
                 self._brokers, group_id=self._topic, enable_auto_commit=False, enable_partition_eof=True,

@@ -21,15 +21,15 @@ class KafkaPositions:
     topology: Topology
 
     def positions(self, source: str, spec: SourceSpec) -> Sequence[Mapping[str, Any]]:
-        """Implements `FleetSources.positions`."""
+        """Return the older positions to which the source can be set back, oldest first, as JSON values."""
         return [_shown(mark) for mark in kept_positions(self.topology, source_of(spec, self.topology.name, source))]
 
     def set_back(self, source: str, spec: SourceSpec, sequence: int | None, ts_ms: float | None) -> Mapping[str, Any]:
-        """Implements `FleetSources.set_back`."""
+        """Set the source back and return where it resumes. Implements `FleetSources`."""
         return _shown(set_back(self.topology, source_of(spec, self.topology.name, source), sequence, ts_ms))
 
     def signal(self, source: str, kind: str, tables: Sequence[str], where: str) -> None:
-        """Implements `FleetSources.signal`."""
+        """Send a signal of type `kind` to the source's capture; `where` is a condition, or empty."""
         send(self.topology, source, signal_value(kind, tuple(tables), where))
 
 

@@ -176,11 +176,11 @@ class KafkaFleet:
         return None if found is None else KafkaSource(self.topology, found)
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """Implements `Fleet.serves`."""
+        """Return whether the gateway serves the agent's tenant. Implements `Fleet`."""
         return agent.tenant == self.tenant
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """Implements `Fleet.revoked`."""
+        """Return whether an agent's certificate was revoked. Implements `Fleet`."""
         return self.topic is not None and serial in self.topic.state.revoked
 
     def bearer(self, token: str) -> FleetIdentity | str:

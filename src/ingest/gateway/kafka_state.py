@@ -63,11 +63,11 @@ class KafkaState:
 
     @property
     def state(self) -> FleetState:
-        """Implements `StateTopic.state`."""
+        """Return the state after the records read so far. Implements `StateTopic`."""
         return self._state
 
     def fresh(self) -> FleetState:
-        """Implements `StateTopic.fresh`."""
+        """Wait until all records that the topic contains now are read, and return the state."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         deadline = time.monotonic() + TIMEOUT
         while True:
@@ -87,7 +87,7 @@ class KafkaState:
             time.sleep(0.05)
 
     def write(self, *records: StateRecord) -> FleetState:
-        """Implements `StateTopic.write`."""
+        """Write records, wait until they are read back, and return the state. Implements `StateTopic`."""
         offsets, failed = list[int](), list[Any]()
 
         def delivered(error: Any, message: Any) -> None:

@@ -176,7 +176,7 @@ class GatewayRuntime:
         self._thread.start()
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """Implements `Fleet.serves`."""
+        """Return whether the gateway serves the agent's tenant. Implements `Fleet`."""
         return agent.tenant == self._coordinator.tenant
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
@@ -184,11 +184,11 @@ class GatewayRuntime:
         return self._source(agent, name, epoch)
 
     def revoked(self, agent: FleetIdentity, serial: str) -> bool:
-        """Implements `Fleet.revoked`."""
+        """Return whether an agent's certificate was revoked. Implements `Fleet`."""
         return serial in self._topic.state.revoked
 
     def bearer(self, token: str) -> FleetIdentity | str:
-        """Implements `Fleet.bearer`."""
+        """Return the agent to which a token belongs, or why the token is refused. Implements `Fleet`."""
         found = checked(token, dict(self._topic.state.tokens), time.time() * 1000)
         if isinstance(found, str):
             return found
@@ -197,7 +197,7 @@ class GatewayRuntime:
         return FleetIdentity(self._coordinator.tenant, "agents", found.name)
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
-        """Implements `Fleet.joined`."""
+        """Register an agent that accepts assignments; `request` is its first message, with the field `ready`."""
         ready = request.ready
         places = {(place.connection, place.database) for place in ready.places}
         self._heard.put(lambda: self._coordinator.joined(agent_connection, dict(ready.labels), version, places))
@@ -219,11 +219,11 @@ class GatewayRuntime:
         self._heard.put(heard)
 
     def left(self, agent_connection: AgentConnection) -> None:
-        """Implements `Fleet.left`."""
+        """Remove an agent whose stream has ended. Implements `Fleet`."""
         self._heard.put(lambda: self._coordinator.left(agent_connection))
 
     def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None = None) -> None:
-        """Implements `Fleet.refused`."""
+        """Write a refusal to the audit log; `agent` is None if the peer is unknown. Implements `Fleet`."""
         try:
             self._audit.line(entry)
         except Retriable as error:

@@ -22,7 +22,7 @@ class Tenants:
     fleets: Mapping[str, Fleet]
 
     def serves(self, agent: FleetIdentity) -> bool:
-        """Implements `Fleet.serves`."""
+        """Return whether the gateway serves the agent's tenant. Implements `Fleet`."""
         return agent.tenant in self.fleets
 
     def source(self, agent: FleetIdentity, name: str, epoch: int) -> ServedSource | None:
@@ -34,25 +34,25 @@ class Tenants:
         return self.serves(agent) and self.fleets[agent.tenant].revoked(agent, serial)
 
     def bearer(self, token: str) -> FleetIdentity | str:
-        """Implements `Fleet.bearer`."""
+        """Return the agent to which a token belongs, or why the token is refused. Implements `Fleet`."""
         answers = [fleet.bearer(token) for fleet in self.fleets.values()]
         agents = [one for one in answers if not isinstance(one, str)]
         # prefer the answer of the fleet that knows the token
         return agents[0] if agents else max((str(one) for one in answers), key=len)
 
     def joined(self, agent_connection: AgentConnection, request: StreamRequest, version: str) -> None:
-        """Implements `Fleet.joined`."""
+        """Register an agent that accepts assignments; `request` is its first message, with the field `ready`."""
         self.fleets[agent_connection.agent.tenant].joined(agent_connection, request, version)
 
     def heard(self, agent_connection: AgentConnection, request: StreamRequest) -> None:
-        """Implements `Fleet.heard`."""
+        """Process a status report, or a part of the catalog, from a registered agent. Implements `Fleet`."""
         self.fleets[agent_connection.agent.tenant].heard(agent_connection, request)
 
     def left(self, agent_connection: AgentConnection) -> None:
-        """Implements `Fleet.left`."""
+        """Remove an agent whose stream has ended. Implements `Fleet`."""
         self.fleets[agent_connection.agent.tenant].left(agent_connection)
 
     def refused(self, entry: Mapping[str, Any], agent: FleetIdentity | None) -> None:
-        """Implements `Fleet.refused`."""
+        """Write a refusal to the audit log; `agent` is None if the peer is unknown. Implements `Fleet`."""
         tenant = agent.tenant if agent is not None and self.serves(agent) else self.own
         self.fleets[tenant].refused(entry, agent)

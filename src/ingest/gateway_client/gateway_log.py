@@ -51,7 +51,7 @@ class GatewayLog:
         self._closed = False
 
     def recover(self) -> Recovered:
-        """Implements `ChangeLog.recover`."""
+        """Fence all earlier writers of this source, then return what they committed. Implements `ChangeLog`."""
         return recovered_of(self._channel.ask(recover=_EMPTY))
 
     def ensure_topic(self, name: str) -> None:
@@ -80,16 +80,16 @@ class GatewayLog:
         self._channel.uncommitted = False
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """Implements `ChangeLog.kept`."""
+        """Return all committed records of this source in the quarantine topic, in order. Implements `ChangeLog`."""
         found: list[Mapping[str, Any]] = self._channel.ask(kept=_EMPTY)
         return found
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """Implements `ChangeLog.history`."""
+        """Return the committed schema history of this source, in order, since the last `restate`."""
         return tuple((key, value) for key, value in self._channel.ask(history=_EMPTY))
 
     def restate(self, records: Iterable[Record]) -> None:
-        """Implements `ChangeLog.restate`."""
+        """Append records that contain the whole history. Implements `ChangeLog`."""
         self._flush()
         self._channel.uncommitted = True
         self._channel.report(restate=_EMPTY)
@@ -112,7 +112,7 @@ class GatewayLog:
         return [signal_of(value) for value in answer["values"]], answer["next"]
 
     def abort(self) -> None:
-        """Implements `ChangeLog.abort`."""
+        """Discard what was appended since the last commit. Implements `ChangeLog`."""
         self._frames = FrameWriter()  # the gateway's reader of signals starts again, too
         self._give_up(abort=_EMPTY)
         self._channel.uncommitted = False

@@ -124,7 +124,7 @@ class GrpcStream:
         return session_channel
 
     def leave(self, session_channel: SessionChannel) -> None:
-        """Implements `SessionChannels.leave`."""
+        """Drop a session channel, so that later replies to it are ignored. Implements `SessionChannels`."""
         self._channels.pop(session_channel.number, None)
 
     def close(self) -> None:

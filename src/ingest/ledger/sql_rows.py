@@ -82,12 +82,12 @@ class SqlRows:
 
     @property
     def floor(self) -> int:
-        """Implements `RowStore.floor`."""
+        """Return the sequence number of the newest marker: rows with smaller numbers are gone, or were read again."""
         return self._truncation_point
 
     @property
     def deleted(self) -> bytes | None:
-        """Implements `RowStore.deleted`."""
+        """Return the key of the last record if that was a delete, whose tombstone follows; otherwise None."""
         return self._deleted
 
     @property
@@ -116,7 +116,7 @@ class SqlRows:
         return lost
 
     def commit(self, changes: Changes, now_ms: int) -> None:
-        """Implements `RowStore.commit`."""
+        """Commit all changes and the next offset. Implements `RowStore`."""
         self._begin()
         many = self._db.executemany
         gone = [place for place, held in changes.rows.items() if held is None]

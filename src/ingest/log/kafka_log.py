@@ -170,7 +170,7 @@ class KafkaLog:
             self._open, self._committed = False, {topic: dict(ends) for topic, ends in self._ends.items()}
 
     def abort(self) -> None:
-        """Implements `ChangeLog.abort`."""
+        """Discard what was appended since the last commit. Implements `ChangeLog`."""
         if not self._open:
             return
         self._open = False
@@ -273,7 +273,7 @@ class KafkaLog:
         self.extend(records)
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """Implements `ChangeLog.history`."""
+        """Return the committed schema history of this source, in order, since the last `restate`."""
         found: list[HistoryRecord] = []
         with self._translated("read back the history"), self._reader() as consumer:
             end = self._stable_end(self._topics.history, 0, wait=True)
@@ -285,7 +285,7 @@ class KafkaLog:
         return tuple(found)
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """Implements `ChangeLog.kept`."""
+        """Return all committed records of this source in the quarantine topic, in order. Implements `ChangeLog`."""
         found: list[Mapping[str, Any]] = []
         with self._translated("read the quarantine"), self._reader() as consumer:
             end = self._stable_end(self._topics.quarantine, 0, wait=True)
@@ -330,7 +330,7 @@ class KafkaLog:
     def _between(
         self, consumer: Any, topic: str, partition: int, start: int, end: int
     ) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Yield the committed records from `start` up to the offset `end`."""
+        """Yield (key, value) of the committed records from offset `start` up to, but not including, `end`."""
         if end == 0:
             return
         consumer.assign([TopicPartition(topic, partition, start)])

@@ -45,7 +45,7 @@ class MemoryLog:
         self._restated: int | None = None
 
     def recover(self) -> Recovered:
-        """Implements `ChangeLog.recover`."""
+        """Fence all earlier writers of this source, then return what they committed. Implements `ChangeLog`."""
         self._broker.epoch += 1
         self._epoch = self._broker.epoch
         schemas: dict[TableId, TableSchema] = {}
@@ -63,7 +63,7 @@ class MemoryLog:
         return 0
 
     def history(self) -> tuple[HistoryRecord, ...]:
-        """Implements `ChangeLog.history`."""
+        """Return the committed schema history of this source, in order, since the last `restate`."""
         return tuple(
             (record.key.decode(), None if record.value is None else orjson.loads(record.value))
             for record in self._broker.records[self._broker.history :]
@@ -71,17 +71,17 @@ class MemoryLog:
         )
 
     def restate(self, records: Iterable[Record]) -> None:
-        """Implements `ChangeLog.restate`."""
+        """Append records that contain the whole history. Implements `ChangeLog`."""
         self._restated = len(self._broker.records) + len(self._pending)
         self.extend(records)
 
     def append(self, record: Record) -> None:
-        """Implements `ChangeLog.append`."""
+        """Add a record to the next commit. Implements `ChangeLog`."""
         self._check()
         self._pending.append(record)
 
     def extend(self, records: Iterable[Record]) -> None:
-        """Implements `ChangeLog.extend`."""
+        """Append several records. Implements `ChangeLog`."""
         for record in records:
             self.append(record)
 
@@ -96,7 +96,7 @@ class MemoryLog:
             self._broker.history, self._restated = self._restated, None
 
     def kept(self) -> list[Mapping[str, Any]]:
-        """Implements `ChangeLog.kept`."""
+        """Return all committed records of this source in the quarantine topic, in order. Implements `ChangeLog`."""
         found = (r.value for r in self._broker.records if r.topic.endswith(".quarantine") and r.value is not None)
         return [orjson.loads(value) for value in found]
 
@@ -109,7 +109,7 @@ class MemoryLog:
         search.begin, search.done = {0: len(records)}, True
 
     def abort(self) -> None:
-        """Implements `ChangeLog.abort`."""
+        """Discard what was appended since the last commit. Implements `ChangeLog`."""
         self._pending, self._restated = [], None
 
     def _check(self) -> None:

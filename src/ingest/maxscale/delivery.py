@@ -46,15 +46,15 @@ class JsonRows:
         self._schema, self._writer = schema, RowWriter(schema)
 
     def header(self, gtid: TransactionNumber) -> bytes:
-        """Implements `RowForm.header`."""
+        """Return the bytes before the first row of the schema. Implements `RowForm`."""
         return orjson.dumps(schema_line(self._schema, gtid), option=orjson.OPT_APPEND_NEWLINE)
 
     def row(self, event: ChangeEvent) -> bytes:
-        """Implements `RowForm.row`."""
+        """Return the rows of a change; empty if the format cannot represent it. Implements `RowForm`."""
         return b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in self._writer.rows_of(event))
 
     def block(self, rows: list[bytes]) -> bytes:
-        """Implements `RowForm.block`."""
+        """Join encoded rows to one block. Implements `RowForm`."""
         return b"".join(rows)
 
 

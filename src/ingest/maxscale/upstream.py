@@ -103,7 +103,7 @@ class UpstreamEvents:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Implements `Stream.state`."""
+        """Return what a checkpoint needs to resume the stream, in addition to the position. Implements `Stream`."""
         known = {table_name(table): one.mark for table, one in self._tables_of.items()}
         return {MARKS: {name: list(mark) for name, mark in known.items() if mark is not None}}
 

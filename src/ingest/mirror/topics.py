@@ -131,7 +131,7 @@ class TopicEvents:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Implements `Stream.state`."""
+        """Return what a checkpoint needs to resume the stream, in addition to the position. Implements `Stream`."""
         return {OFFSETS: {name: list(entry) for name, entry in self._offsets.items()}}
 
     def reached(self, position: Position) -> bool:

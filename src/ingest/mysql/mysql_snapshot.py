@@ -96,7 +96,7 @@ class _Reading:
             self._gtids = not self._maria and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
     def read(self, request: ChunkRequest) -> Chunk:
-        """Implements `TableReading.read`."""
+        """Read the requested chunk. Implements `TableReading`."""
         connection = self._connection
         if request.keys:
             return self._keyed(connection, request)

@@ -55,7 +55,7 @@ class MySqlSource:
         self._damaged = False  # place after a part of the log that could not be read, see ServerAddress
 
     def head(self) -> Position:
-        """Implements `SourceServer.head`."""
+        """Return the log's current end; its `sequence` is 0. Implements `SourceServer`."""
         with connected(self._settings) as connection:
             return mysql_schema.head(connection, self._settings)
 
@@ -69,12 +69,12 @@ class MySqlSource:
             return mysql_schema.seen(connection, self._settings)
 
     def holds(self, position: Position) -> bool:
-        """Implements `SourceServer.holds`."""
+        """Return whether the server's log still contains everything from a position on. Implements `SourceServer`."""
         with connected(self._settings) as connection:
             return mysql_schema.holds(connection, self._settings, position)
 
     def foreign_keys(self) -> ForeignKeys:
-        """Implements `SourceServer.foreign_keys`."""
+        """Return the foreign keys from or to tables of the captured databases, as they are now."""
         with connected(self._settings) as connection:
             return foreign_keys(connection, self._settings)
 

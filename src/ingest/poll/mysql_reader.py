@@ -33,14 +33,14 @@ class MySqlReader:
         self._readers: dict[TableSchema, list[tuple[str, FromText]]] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """Implements `PollReader.schemas`."""
+        """Return the current schemas of the polled tables. Implements `PollReader`."""
         found = table_schemas(self._connection, self._source, known)
         for schema in found.values():
             check_cursor(schema, self._poll, self._source)
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """Implements `PollReader.look`."""
+        """Return the server's clock and the table's greatest cursor. Implements `PollReader`."""
         column = schema.column(self._poll.cursor)
         clock_sql = _WALL if column is not None and column.type.kind == "datetime" else _UTC
         with translated(self._source, f"poll {schema.table_id}"):
@@ -50,7 +50,7 @@ class MySqlReader:
         return Look(clock=cursor_of(_moment(clock)), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """Implements `PollReader.page`."""
+        """Return the requested rows in order. Implements `PollReader`."""
         names = [column.name for column in schema.columns]
         columns = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
         cursor, keys = quoted(self._poll.cursor), [quoted(name) for name in schema.primary_key]

@@ -46,23 +46,23 @@ class _Reports(PollObserver):
         SINCE_SUCCESS.labels(source.name).set_function(lambda: self._clock() - self._success)
 
     def phase(self, what: str, **details: object) -> None:
-        """Implements `Observer.phase`."""
+        """Report the begin of a phase, such as the snapshot or the reading of the log. Implements `Observer`."""
         self._inner.phase(what, **details)
 
     def committed(self, checkpoint: Checkpoint) -> None:
-        """Implements `Observer.committed`."""
+        """Report that everything up to the checkpoint is committed. Implements `Observer`."""
         self._inner.committed(checkpoint)
 
     def captured(self, changes: int) -> None:
-        """Implements `Observer.captured`."""
+        """Count committed changes. Implements `Observer`."""
         self._inner.captured(changes)
 
     def refused(self, images: int, quarantined: int) -> None:
-        """Implements `Observer.refused`."""
+        """Count row images that became dead letters, and events that were quarantined. Implements `Observer`."""
         self._inner.refused(images, quarantined)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """Implements `Observer.snapshot`."""
+        """Report the number of rows read so far of each table whose snapshot is running. Implements `Observer`."""
         self._inner.snapshot(rows)
 
     def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:

@@ -57,7 +57,7 @@ class SqlReader:
         self._tables: dict[TableId, sa.Table] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """Implements `PollReader.schemas`."""
+        """Return the current schemas of the polled tables. Implements `PollReader`."""
         found = {}
         for table in self._source.tables:
             with _translated(self._source, f"read the columns of {table}"):
@@ -75,7 +75,7 @@ class SqlReader:
         return found
 
     def look(self, schema: TableSchema) -> Look:
-        """Implements `PollReader.look`."""
+        """Return the server's clock and the table's greatest cursor. Implements `PollReader`."""
         cursor = self._cursor_column(schema)
         with _translated(self._source, f"poll {schema.table_id}"):
             clock = self._connection.execute(self._clock(cursor)).scalar_one()
@@ -84,7 +84,7 @@ class SqlReader:
         return Look(clock=cursor_of(at), newest=None if newest is None else self._cursor(newest))
 
     def page(self, schema: TableSchema, ask: Ask) -> list[PolledRow]:
-        """Implements `PollReader.page`."""
+        """Return the requested rows in order. Implements `PollReader`."""
         table, cursor = self._tables[schema.table_id], self._cursor_column(schema)
         keys = [table.c[name] for name in schema.primary_key]
         statement = sa.select(*(table.c[column.name] for column in schema.columns))

@@ -79,7 +79,7 @@ class _Reading:
         self._high: Position | None = None
 
     def read(self, request: ChunkRequest) -> Chunk:
-        """Implements `TableReading.read`."""
+        """Read the requested chunk. Implements `TableReading`."""
         with translated(self._source, f"read {request.schema.table_id}"):
             if request.keys:
                 return self._within(lambda: self._keyed(request))

@@ -94,7 +94,7 @@ class PgFeed:
         except PgError as error:
             if error.state != _UNDEFINED:
                 raise
-            what = f"source {self._source.name}: the log cannot be read on: {error.said}"
+            what = f"source {self._source.name}: the log cannot be read on: {error.message}"
             raise PositionLost(what, "do not drop the publication while its source is captured") from error
 
     def _turn(self) -> None:

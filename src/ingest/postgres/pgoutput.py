@@ -114,7 +114,7 @@ class PgEvents:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Implements `Stream.state`."""
+        """Return what a checkpoint needs to resume the stream, in addition to the position. Implements `Stream`."""
         return {} if self._watch is None else {WATCHED: self._watch.state}
 
     def reached(self, position: Position) -> bool:

@@ -40,22 +40,22 @@ class RepairWatcher:
         self._snapshots, self._repairs, self._tables = snapshots, repairs, tables
 
     def void(self, table: TableId) -> None:
-        """Implements `Watcher.void`."""
+        """Discard what is being read of a table, and read it again, because the table changed as a whole."""
         self._snapshots.void(table)
         self._repairs.void(table)
 
     def restart(self, table: TableId) -> None:
-        """Implements `Watcher.restart`."""
+        """Read a table again from its beginning, because its primary key changed. Implements `Watcher`."""
         self._snapshots.restart(table)
         self._repairs.key_changed(table, self._tables.schema(table).primary_key)
 
     def start(self, table: TableId, *, marker: int | None = None) -> None:
-        """Implements `Watcher.start`."""
+        """Read a table: a rename or a partition brought rows that the log does not contain. Implements `Watcher`."""
         self._repairs.drop(table)
         self._snapshots.start(table, marker=marker)
 
     def gone(self, table: TableId) -> None:
-        """Implements `Watcher.gone`."""
+        """Forget a table that was dropped. Implements `Watcher`."""
         self._repairs.drop(table)
         self._snapshots.gone(table)
 

@@ -220,7 +220,7 @@ class SharedChunkReader:
         self._failed: dict[TableId, Skippable] = {}
 
     def request(self, request: ChunkRequest) -> None:
-        """Implements `ChunkReader.request`."""
+        """Start to read a chunk. Implements `ChunkReader`."""
         try:
             self._reader.request(request)
         except Skippable as error:  # the caller takes it from `failed`
@@ -232,7 +232,7 @@ class SharedChunkReader:
         return found
 
     def ready(self) -> list[Chunk]:
-        """Implements `ChunkReader.ready`."""
+        """Return the chunks that were read since the last call. Implements `ChunkReader`."""
         self._take()
         found, self._chunks = self._chunks, []
         return found

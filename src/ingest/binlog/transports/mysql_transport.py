@@ -216,7 +216,9 @@ class MysqlTransport:
         if code == _NOT_SERVED:
             message = f"{self.address.host} cannot serve this position: {text}"
             if any(sign in text.lower() for sign in _GONE):
-                raise PositionGone(message, "its binlogs were reset since, or it is another server; take a new snapshot")
+                raise PositionGone(
+                    message, "its binlogs were reset since, or it is another server; take a new snapshot"
+                )
             if any(sign in text.lower() for sign in _PURGED):
                 raise LogPurged(message, "its binlogs were purged since; take a new snapshot")
             if "server_id" in text or "server_uuid" in text:
