@@ -14,7 +14,7 @@ from tests.ingest.binlog.binlog_servers import FLAVOURS, Server
 from tests.support.captured_memory import MemoryCapture
 from tests.support.xa_traffic import XaTraffic, changes_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 OTHERS = [pytest.param(name, marks=pytest.mark.matrix) for name in ("mysql57", "mysql9", "maria10", "maria11")]
 
 
