@@ -107,7 +107,7 @@ class KafkaState:
         return self._reached(max(offsets) + 1)
 
     def send(self, record: StateRecord) -> None:
-        """Implements `StateTopic.send`. A record that Kafka does not accept is logged."""
+        """Write a record asynchronously. If Kafka does not accept it, that is only logged. Implements `StateTopic`."""
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:

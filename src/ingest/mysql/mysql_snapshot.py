@@ -240,7 +240,10 @@ def _images(schema: TableSchema, rows: Any) -> Iterator[Image]:
 
 
 def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
-    """Convert a row of a SELECT with `select_expression`s to an image; a value without canonical form refuses it."""
+    """Convert a row of a SELECT to an image. It becomes a RefusedImage if a value has no canonical form.
+
+    `readers` are name and value reader of each column.
+    """
     values: dict[str, Canonical] = {}
     refused: dict[str, str] = {}
     for (name, read), value in zip(readers, row, strict=True):

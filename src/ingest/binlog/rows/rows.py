@@ -61,7 +61,7 @@ class _Image:
         return partial(self._general, n=bitmap)
 
     def make_partial(self, bitmap: bytes, diffs: bytes) -> RowFunction:
-        """Return the decoder of one pattern of NULLs and of JSON columns with diffs instead of documents."""
+        """Return the decoder for one pattern of NULLs (`bitmap`), where `diffs` marks JSON columns logged as diffs."""
         function = self._partial.get((bitmap, diffs))
         if function is None:
             if len(self._partial) >= MAX_PATTERNS:
