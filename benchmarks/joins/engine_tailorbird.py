@@ -56,7 +56,7 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
     plan = plan_of(shape)
     # the log is young, so it is not compacted; `min_compaction_lag` guarantees this for topics
     settled = {source.topic: {0: 0} for source in plan.sources}
-    spark = open_session("bench", partitions=2, scratch=scratch / "spark", engine="jvm")
+    spark = open_session("bench", partitions=2, scratch=scratch / "spark")
     for key, value in {"files.openCostInBytes": 1 << 30, "files.maxPartitionBytes": 1 << 30}.items():
         spark.conf.set(f"spark.sql.{key}", value)  # a file is a partition: lines keep their order
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 5000)

@@ -62,7 +62,7 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
     together = len(tables) > 1
     scratch = home() / "spark" / topology.name / ("-together" if together else tables[0].name)
     name = topology.name if together else f"{topology.name}.{tables[0].name}"
-    spark = Application(name, engines={table.engine for table in tables}, scratch=scratch, together=together)
+    spark = Application(name, scratch=scratch, together=together)
     try:
         if together:
             TableJoins(topology, served, stop, spark=spark).run()
@@ -98,15 +98,15 @@ def settle_rebuilt(topology: Topology, tables: Sequence[Table]) -> None:
 def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
     """Return the entries that the state of a table's join has for a key (JSON).
 
-    Raises UsageError if `key` is not JSON, if the engine or table has no such state, or if Kafka lacks the schemas."""
+    Raises UsageError if `key` is not JSON, if the table has no state, or if Kafka lacks the schemas."""
     from joins.engine.spark_session import close_session, open_session
     from joins.inspection.spark_entries import entries  # imported here: pyspark costs a second
 
     topology = load_topology(file)
     table = choose_table(topology, table_name)
     checkpoint = checkpoint_folder(topology, table) / "spark"
-    if table.engine != "jvm" or not (checkpoint / "state").is_dir():
-        raise UsageError(f"{checkpoint} holds no state of the JVM engine", "run the join first; 1:1 copies have none")
+    if not (checkpoint / "state").is_dir():
+        raise UsageError(f"{checkpoint} holds no state", "run the join first; 1:1 copies have none")
     servers, wanted = topology.log.brokers, tables_of(topology, table)
     deadline = time.monotonic() + _INSPECT_TIMEOUT
     schemas = read_schemas(servers, topology.name, wanted, lambda _: None, lambda: time.monotonic() > deadline)
@@ -118,7 +118,7 @@ def inspect_state(file: str, table_name: str, key: str) -> list[Held]:
         keys = keys_of(plan, key)
     except ValueError as error:
         raise UsageError(f"{key} is no key: {error}", 'write it as JSON: 7, "a", or "a",7') from error
-    spark = open_session("inspect", partitions=1, scratch=home() / "spark" / "inspect", engine="jvm")
+    spark = open_session("inspect", partitions=1, scratch=home() / "spark" / "inspect")
     try:
         return described(entries(spark, checkpoint, keys), keys)
     finally:

@@ -57,6 +57,35 @@ def test_error_inside_a_query_names_the_line_in_the_file() -> None:
     assert text.splitlines()[error.line - 1].strip() == "FROM shop.orders o"
 
 
+def with_engine(engine: str) -> str:
+    """Return a topology with a table that names its engine, in line 9."""
+    return f"""name: t
+sources:
+  s: {{type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, tables: [e]}}
+tables:
+  wide:
+    query: >
+      SELECT id FROM s.e
+    row_key: [id]
+    engine: {engine}
+"""
+
+
+def test_python_engine_is_refused_with_its_remedy() -> None:
+    """The error names file and line, the key to remove, and the command that builds the table's state again."""
+    with pytest.raises(TopologyError) as refused:
+        read_topology(with_engine("python"), file="t.yml", environ={})
+    assert str(refused.value).startswith("t.yml:9: tables.wide.engine: `engine: python` was removed, expected no")
+    assert "`tailorbird run t.yml --rebuild wide`" in refused.value.expected
+
+
+def test_jvm_is_still_a_known_engine() -> None:
+    """Files that name the only engine are read; another name is a mistake."""
+    assert read_topology(with_engine("jvm"), file="t.yml", environ={}).tables["wide"].row_key == ("id",)
+    with pytest.raises(TopologyError, match="'flink', expected one of jvm"):
+        read_topology(with_engine("flink"), file="t.yml", environ={})
+
+
 def test_yaml_traps_stay_text() -> None:
     """`no` stays `no`: YAML 1.1 would turn the country into false."""
     text = (TOPOLOGIES / "smallest.yml").read_text().replace("database: crm", "database: no")

@@ -1,4 +1,4 @@
-"""Start a topology during live traffic: three tables on two servers that change all the time, joined by each engine.
+"""Start a topology during live traffic: three tables on two servers that change all the time, joined.
 
 The traffic provokes conflicts. Each transaction has several statements, most of them updates of rows that the capture's
 snapshot is about to read, some of columns that no query uses. Foreign keys move, rows are deleted and inserted again,
@@ -56,11 +56,8 @@ Statement = tuple[str, tuple[Any, ...]]
 class LivePipeline:
     """A test's databases on both servers, their traffic, and the pipeline over them."""
 
-    def __init__(
-        self, name: str, folder: Path, *, orders: int, python: bool = False, mode: str = "initial", log: str = ""
-    ) -> None:
+    def __init__(self, name: str, folder: Path, *, orders: int, mode: str = "initial", log: str = "") -> None:
         self.name, self.folder, self.mode = name, folder, mode
-        self.engines = {"wide": "jvm", **({"wide_in_python": "python"} if python else {})}
         self.file, self.more = folder / "alive.yml", ""
         self.log = log or f"{{bootstrap_servers: '127.0.0.1:{os.environ.get('TAILORBIRD_PORT_KAFKA', '9092')}'}}"
         self.chance, self.server_id = Random(17), 10_000 + time.time_ns() % 1_000_000_007
@@ -90,12 +87,9 @@ hbase:
 solr: {{url: 'http://127.0.0.1:{port("TAILORBIRD_PORT_SOLR", "8983")}/solr'}}
 tables:
 """
-        for table, engine in self.engines.items():
-            query = QUERY.format(more=self.more)
-            text += f"  {table}:\n    query: |\n      {query}\n    row_key: [id]\n    engine: {engine}\n"
-        text += "indexes:\n"
-        for table in self.engines:
-            text += f"  {table}: {{table: {table}, commit_within: 200ms}}\n"
+        query = QUERY.format(more=self.more)
+        text += f"  wide:\n    query: |\n      {query}\n    row_key: [id]\n"
+        text += "indexes:\n  wide: {table: wide, commit_within: 200ms}\n"
         self.file.write_text(text)
         self.topology = load_topology(str(self.file))
         list(provision(self.topology))
@@ -149,7 +143,7 @@ tables:
         self.pipeline.must_run()
         log = self._join.log
         reported = log.read_text() if log.exists() else ""
-        return all(f"event=joining table={table} " in reported for table in self.engines)
+        return "event=joining table=wide " in reported
 
     def joining(self) -> bool:
         """Return whether the join has written rows."""

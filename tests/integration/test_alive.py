@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 FAST, SLOW = 600.0, 150.0  # changes per second
 
 
-def begun(folder: Path, *, orders: int, python: bool = False, mode: str = "initial") -> LivePipeline:
+def begun(folder: Path, *, orders: int, mode: str = "initial") -> LivePipeline:
     """A pipeline whose snapshot starts during 600 changes per second; when its joins start, the traffic slows down."""
-    one = LivePipeline(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, python=python, mode=mode)
+    one = LivePipeline(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, mode=mode)
     with one.traffic(FAST) as more:
         more(600)
         one.pipeline.start()
@@ -44,16 +44,6 @@ def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 def test_a_first_start_during_live_traffic(alive: LivePipeline) -> None:
     """Over 13,000 rows of three tables: no row differs, is missing or is extra."""
     assert alive.settled() == {}
-
-
-@pytest.mark.matrix
-def test_a_first_start_of_both_engines(stack: object, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Both engines in one application, over 20,000 rows."""
-    one = begun(tmp_path_factory.mktemp("both"), orders=12_000, python=True)
-    try:
-        assert one.settled() == {}
-    finally:
-        one.close()
 
 
 @pytest.mark.matrix  # rows that the log never held: tests/laws/test_alive.py, test_capture_snapshot.py

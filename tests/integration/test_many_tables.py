@@ -25,23 +25,21 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(1800)]
 MORE = """
   near: {query: 'SELECT n.id, n.name FROM shop.near n', row_key: [id]}
-  named: {query: 'SELECT f.id, r.name FROM shop.facts f JOIN crm.far r ON r.id = f.far_id', row_key: [id],
-          engine: %s}
+  named: {query: 'SELECT f.id, r.name FROM shop.facts f JOIN crm.far r ON r.id = f.far_id', row_key: [id]}
   misspelt: {query: 'SELECT n.id, n.nmae FROM shop.near n', row_key: [id]}
   fails: {query: 'SELECT f.id, f.price FROM shop.facts f', row_key: [id]}
 """
 TABLES = ("wide", "near", "named", "misspelt", "fails")
 
 
-@pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
 def test_a_query_that_fails_leaves_the_others_alone(
-    unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+    unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A misspelt column and a checkpoint that can not be written stop their own tables, each with its reason. The
-    others' queries, of one engine or of both, continue, and all resume where they were when the JVM is killed.
+    others' queries continue, and all resume where they were when the JVM is killed.
     """
     joined = JoinPipeline(unique("many"), tmp_path)
-    joined.file.write_text(joined.file.read_text() + MORE % engine)
+    joined.file.write_text(joined.file.read_text() + MORE)
     assert list(provision(load_topology(str(joined.file))))
     ports = {name: free_port() for name in TABLES}
     command = [sys.executable, "-m", "joins"]

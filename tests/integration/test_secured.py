@@ -43,14 +43,13 @@ def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:
     )
 
 
-@pytest.mark.parametrize("python", [False, pytest.param(True, marks=pytest.mark.matrix)])
 def test_capture_joins_and_index_over_secured_links(
-    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, python: bool
+    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """One engine or both, during live traffic: HBase and Solr equal the sources. The password is on no command line, in
+    """During live traffic HBase and Solr equal the sources. The password is on no command line, in
     no log, plan or checkpoint: only in the topology's file and in one that only its owner can read.
     """
-    one = LivePipeline(unique("secured"), tmp_path, orders=500, python=python, log=log_of(kafka, tmp_path))
+    one = LivePipeline(unique("secured"), tmp_path, orders=500, log=log_of(kafka, tmp_path))
     try:
         with one.traffic(SLOW) as more:
             one.pipeline.start()

@@ -1,9 +1,9 @@
 """Handmade plans with several fragments: the input of a grouping is compiled from a SELECT, the grouping is data.
 
-Steps and both engines must support these shapes whatever the compiler produces: groups over a table, over lookup joins
-and multi-way joins, over other groups, a group of everything, a group that is joined back, one that is a root with
-joins
-of its own, and branches of a union. `answer` is the same in DuckDB's SQL, over tables with the sources' names.
+The specification and the kernel must support these shapes whatever the compiler produces: groups over a table, over
+lookup joins and multi-way joins, over other groups, a group of everything, a group that is joined back, one that is a
+root with joins of its own, and branches of a union. `answer` is the same in DuckDB's SQL, over tables with the sources'
+names.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from joins.process.spark_application import Application
 
-spark = Application("t", engines={"jvm"}, scratch=Path("nowhere"), together=True)
+spark = Application("t", scratch=Path("nowhere"), together=True)
 assert spark.exit_code() is None
 print([name for name in sys.modules if name.startswith("pyspark")])
 """

@@ -166,7 +166,7 @@ def test_refusals(name: str) -> None:
 
 
 def test_refused_elsewhere() -> None:
-    """Tables whose rows may change, earlier joins, FULL, rows of a query, the Python engine, polled sources."""
+    """Tables whose rows may change, earlier joins, FULL, rows of a query, polled sources."""
     with pytest.raises(TopologyError, match=r"a is joined by time, and the rows of shop\.shop\.views may"):
         case_of(BETWEEN, watermarks={"web.clicks": "10m"}).plan()
     with pytest.raises(TopologyError, match="a FULL JOIN by time"):
@@ -180,11 +180,6 @@ def test_refused_elsewhere() -> None:
         case_of(BETWEEN, query=query, row_key=["k0"]).plan()
     with pytest.raises(TopologyError, match="append_only in a source whose log may repeat and reorder"):
         case_of(BETWEEN, delivery="at_least_once").plan()
-    case = case_of(BETWEEN)
-    topology = case.topology()
-    table = replace(topology.tables["wide"], engine="python")
-    with pytest.raises(TopologyError, match="a join by time with `engine: python`"):
-        compile_plan(topology, table, case.schemas())
 
 
 def test_topology_says_both_or_none() -> None:

@@ -1,5 +1,5 @@
-"""One suite for both engines: random joins through Spark with real state stores emit, batch by batch, the messages of
-`joins.steps.state`."""
+"""The kernel conforms to the specification: random joins through Spark with real state stores emit, batch by batch, the
+messages of `joins.steps.state`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from cdc.model.brokers import Brokers
 from joins.engine.causes import cause_of
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
-from joins.engine.spark_steps import dataflow, readers
 from joins.inspection.held import described, keys_of
 from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
@@ -45,13 +45,8 @@ from tests.joins.topplans import top_plans
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
-BATCHES = {"jvm": 3, "python": 2}  # a Python one takes seconds
-# of joins, of pairs and of groups: twenty per engine; `make matrix` has three hundred
-JOINS, PAIRS, GROUPS = (
-    {"jvm": 7, "python": 8},
-    {"jvm": 4, "python": 4},
-    {"jvm": range(0, 26, 3), "python": range(0, 26, 3)},
-)
+BATCHES = 3
+JOINS, PAIRS, GROUPS = 7, 4, range(0, 26, 3)  # twenty cases; `make matrix` has three hundred
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
 SafeOffsets = dict[str, dict[int, int]]
@@ -62,7 +57,7 @@ Found = list[tuple[bytes, int, bytes]]
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
     # a hundred queries of few rows: the second compiler would cost more than it saves
-    session = open_session("conformance", partitions=2, scratch=scratch, engine="jvm", jvm="-XX:TieredStopAtLevel=1")
+    session = open_session("conformance", partitions=2, scratch=scratch, jvm="-XX:TieredStopAtLevel=1")
     yield session
     close_session(session)
 
@@ -80,15 +75,15 @@ def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: 
     assert not list(tmp_path.glob(".*.crc"))
 
 
-def batches_of(case: Case, topics: Sequence[str], chance: random.Random, count: int) -> Batches:
+def batches_of(case: Case, topics: Sequence[str], chance: random.Random, number: int) -> Batches:
     """Return the case's log in batches with uneven progress of the partitions."""
     ends: dict[tuple[str, int], int] = {}
     records = [one for events in events_of(case) for one in log_of(case, events, ends) if one.topic in topics]
-    batches: Batches = [[] for _ in range(count)]
+    batches: Batches = [[] for _ in range(number)]
     partitions = sorted({(record.topic, record.partition) for record in records})
     for at in partitions:
         own = [record for record in records if (record.topic, record.partition) == at]
-        cuts = sorted(chance.randint(0, len(own)) for _ in range(count - 1))
+        cuts = sorted(chance.randint(0, len(own)) for _ in range(number - 1))
         for batch, start, end in zip(batches, [0, *cuts], [*cuts, len(own)], strict=True):
             batch += own[start:end]
     return batches
@@ -155,10 +150,6 @@ def kernel(plan: Plan, settled: SafeOffsets, read: Read, ends: SafeOffsets | Non
     return kernel_flow(read, program_of(plan, settled, kafka=Brokers(servers()).java(), ends=ends), plan)
 
 
-def python(plan: Plan, settled: SafeOffsets, read: Read, ends: SafeOffsets | None = None) -> DataFrame:
-    return dataflow(read, plan, settled, 2, Brokers(servers()), ends).select("k", "m")
-
-
 def publish(batches: Batches) -> None:
     """Publish the same log to Kafka, from which markers read again."""
     records = [record for batch in batches for record in batch]
@@ -172,17 +163,9 @@ def publish(batches: Batches) -> None:
     assert producer.flush(60) == 0
 
 
-FLOWS = {"jvm": kernel, "python": python}
-ENGINES = ["jvm", pytest.param("python", marks=pytest.mark.matrix)]  # the Python engine takes three times as long
-
-
-def conforms(
-    spark: SparkSession, engine: str, seed: int, folder: Path, make: Callable[[int], Case] = random_case
-) -> bool:
-    """Return whether the case of a seed was compared; it is skipped if the engine does not support it."""
+def conforms(spark: SparkSession, seed: int, folder: Path, make: Callable[[int], Case] = random_case) -> bool:
+    """Return whether the case of a seed was compared; it is skipped if its plan has no stateful step."""
     case = make(seed)
-    if case.delivery != "exactly_once" and engine == "python":
-        return False
     marked = any(step[0] in ("truncate", "snapshot") for step in case.history)
     if marked:
         case = replace(case, name=f"law_{uuid.uuid4().hex[:10]}")
@@ -190,19 +173,18 @@ def conforms(
     if not plan.folds:  # without a step the sink folds, not the engine
         return False
     chance = random.Random(seed)
-    batches = batches_of(case, plan.topics, chance, BATCHES[engine])
+    batches = batches_of(case, plan.topics, chance, BATCHES)
     if marked:
         publish(batches)
     settled = {topic: {p: chance.choice([0, 3, 1000]) for p in range(2)} for topic in plan.topics}
     expected = specified(plan, settled, batches)
-    got = run(spark, partial(FLOWS[engine], plan, settled), batches, folder)
+    got = run(spark, partial(kernel, plan, settled), batches, folder)
     assert meant(got) == meant(expected), f"seed {seed}\n{case.text()}"
     return True
 
 
 def compare(
     spark: SparkSession,
-    engine: str,
     seeds: Iterator[int],
     cases: int,
     folder: Path,
@@ -211,40 +193,28 @@ def compare(
     done = 0
     while done < cases:
         seed = next(seeds)
-        done += conforms(spark, engine, seed, folder / str(seed), make)
+        done += conforms(spark, seed, folder / str(seed), make)
 
 
-def small(engine: str, make: Callable[[int], Case]) -> Iterator[int]:
-    """Yield seeds of cases; for Python's engine of few tables and steps, each of which takes it a second."""
-
-    def fits(plan: Plan) -> bool:
-        return len(plan.topics) <= 3 and readers(plan) <= 2
-
-    return (seed for seed in range(10**6) if engine != "python" or fits(make(seed).plan()))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_engine_says_what_the_specification_says(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+def test_kernel_says_what_the_specification_says(spark: SparkSession, tmp_path: Path) -> None:
     """Random joins: multi-way joins, chains, self-joins, inner and left, composite keys."""
-    compare(spark, engine, small(engine, random_case), JOINS[engine], tmp_path)
+    compare(spark, count(), JOINS, tmp_path)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_engine_pairs_as_the_specification_does(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+def test_kernel_pairs_as_the_specification_does(spark: SparkSession, tmp_path: Path) -> None:
     """Random joins of many to many."""
-    compare(spark, engine, small(engine, random_pair_case), PAIRS[engine], tmp_path, random_pair_case)
+    compare(spark, count(), PAIRS, tmp_path, random_pair_case)
 
 
 @pytest.mark.matrix
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
-def test_engine_pairs_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
-    """Twenty-five more per part, a hundred in all, of three hundred per engine."""
-    compare(spark, engine, iter(range(first, first + 1000)), 25, tmp_path, random_pair_case)
+def test_kernel_pairs_again_and_again(spark: SparkSession, first: int, tmp_path: Path) -> None:
+    """Twenty-five more per part, a hundred in all, of three hundred."""
+    compare(spark, iter(range(first, first + 1000)), 25, tmp_path, random_pair_case)
 
 
-def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folder: Path) -> None:
+def groups_conform(spark: SparkSession, seeds: Iterable[int], folder: Path) -> None:
     """Check plans of several fragments in turn, each over a random history: the messages are those of the
     specification."""
     plans = [*group_plans().values(), *top_plans().values()]
@@ -253,9 +223,9 @@ def groups_conform(spark: SparkSession, engine: str, seeds: Iterable[int], folde
         case = group.case(seed)
         # markers are handled by the router, independently of the steps after it
         case = replace(case, history=[step for step in case.history if step[0] not in ("truncate", "snapshot")])
-        batches = batches_of(case, group.plan.topics, chance, BATCHES[engine])
+        batches = batches_of(case, group.plan.topics, chance, BATCHES)
         settled = {topic: {p: chance.choice([0, 3, 1000]) for p in range(2)} for topic in group.plan.topics}
-        got = run(spark, partial(FLOWS[engine], group.plan, settled), batches, folder / str(seed))
+        got = run(spark, partial(kernel, group.plan, settled), batches, folder / str(seed))
         expected = specified(group.plan, settled, batches)
         assert meant(got) == meant(expected), f"{group.name}, seed {seed}\n{case.text()}"
 
@@ -268,19 +238,17 @@ def meant(batches: list[Found]) -> list[list[object]]:
     ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_engine_groups_as_the_specification_does(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+def test_kernel_groups_as_the_specification_does(spark: SparkSession, tmp_path: Path) -> None:
     """Groups over tables, joins and groups; groups that are joined, and unions; the first rows of groups."""
-    groups_conform(spark, engine, GROUPS[engine], tmp_path)
+    groups_conform(spark, GROUPS, tmp_path)
 
 
 @pytest.mark.matrix
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
-def test_engine_groups_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
-    """Twenty-five more per part, a hundred in all, of three hundred per engine."""
-    groups_conform(spark, engine, range(first, first + 25), tmp_path)
+def test_kernel_groups_again_and_again(spark: SparkSession, first: int, tmp_path: Path) -> None:
+    """Twenty-five more per part, a hundred in all, of three hundred."""
+    groups_conform(spark, range(first, first + 25), tmp_path)
 
 
 def passes_a_level(node: Node) -> bool:
@@ -294,30 +262,26 @@ def _height(node: Node) -> int:
     return 1 + max(_height(lookup.child) for lookup in node.lookups) if node.lookups else 0
 
 
-@pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
-def test_rows_pass_levels_that_are_not_theirs(spark: SparkSession, engine: str, tmp_path: Path) -> None:
+def test_rows_pass_levels_that_are_not_theirs(spark: SparkSession, tmp_path: Path) -> None:
     """Branches whose heights differ by two: random joins of five tables and more."""
     seeds = (seed for seed in range(10**6) if passes_a_level(random_case(seed).plan().last.tree))
-    compare(spark, engine, seeds, 2, tmp_path)
+    compare(spark, seeds, 2, tmp_path)
 
 
 @pytest.mark.matrix
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("engine", FLOWS)
 @pytest.mark.parametrize("first", range(1000, 5000, 1000))
-def test_engine_says_it_again_and_again(spark: SparkSession, engine: str, first: int, tmp_path: Path) -> None:
-    """Twenty-five more per part, a hundred in all, of three hundred per engine."""
-    compare(spark, engine, iter(range(first, first + 1000)), 25, tmp_path)
+def test_kernel_says_it_again_and_again(spark: SparkSession, first: int, tmp_path: Path) -> None:
+    """Twenty-five more per part, a hundred in all, of three hundred."""
+    compare(spark, iter(range(first, first + 1000)), 25, tmp_path)
 
 
 CASES = Path(__file__).parents[1] / "cases" / "joins"
 ALTERED = [*sorted(CASES.glob("column-*.case")), CASES / "geometries-vectors-and-uuids.case"]
 
 
-@pytest.mark.parametrize(("engine", "path"), [("jvm", path) for path in ALTERED] + [("python", ALTERED[0])])
-def test_engine_reads_altered_tables_as_the_specification_does(
-    spark: SparkSession, engine: str, path: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("path", ALTERED, ids=lambda path: path.stem)
+def test_kernel_reads_altered_tables_as_the_specification_does(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     """Columns added, dropped, renamed and retyped, before the query was compiled and while it runs; special types."""
     case = read_case(path)
     plan, at = case.plan(), dict[tuple[str, int], int]()
@@ -326,7 +290,7 @@ def test_engine_reads_altered_tables_as_the_specification_does(
         batches.append(log_of(case, events, at))
         ends = ends or started(at)
     settled = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
-    got = run(spark, partial(FLOWS[engine], plan, settled, ends=ends), batches, tmp_path)
+    got = run(spark, partial(kernel, plan, settled, ends=ends), batches, tmp_path)
     assert got == specified(plan, settled, batches, ends)
     assert not any(op == REFUSED for found in got for _, op, _ in found)
 
@@ -436,11 +400,11 @@ def test_many_meet_many(spark: SparkSession, kind: str, tmp_path: Path) -> None:
     got = run(spark, partial(kernel, plan, settled), batches, tmp_path / "whole")
     assert got == specified(plan, settled, batches)
     assert list(entries(spark, tmp_path / "whole" / "checkpoint", None)) == []
-    for count, rows in ((1, [1]), (2, [*range(1, 31)])):
-        run(spark, partial(kernel, plan, settled), batches[:count], tmp_path / str(count))
+    for size, rows in ((1, [1]), (2, [*range(1, 31)])):
+        run(spark, partial(kernel, plan, settled), batches[:size], tmp_path / str(size))
         keys = keys_of(plan, "7")
-        found = [one for one in entries(spark, tmp_path / str(count) / "checkpoint", keys) if one[0] != "told_v1"]
-        assert {one[0] for one in found} == ({"pair_v1"} if count == 1 else {"pair_v1", "left_v1", "right_v1"})
+        found = [one for one in entries(spark, tmp_path / str(size) / "checkpoint", keys) if one[0] != "told_v1"]
+        assert {one[0] for one in found} == ({"pair_v1"} if size == 1 else {"pair_v1", "left_v1", "right_v1"})
         held = [one for one in described(found, keys) if one.step == "pairs of a and b"]
         for side in ("left row", "right row"):
             ids = [one.row[0] for one in held if one.what == side and one.row is not None]
@@ -518,16 +482,8 @@ HIDING = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "engine"),
-    [
-        *((name, "jvm") for name in HIDING),
-        ("alone", "python"),
-        pytest.param("join", "python", marks=pytest.mark.matrix),
-        ("star", "python"),
-    ],
-)
-def test_hidden_rows_cost_no_state_and_no_write(spark: SparkSession, name: str, engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", HIDING)
+def test_hidden_rows_cost_no_state_and_no_write(spark: SparkSession, name: str, tmp_path: Path) -> None:
     """A row that was never visible writes nothing, however often it changes; one that is hidden again is deleted
     once."""
     case = hidden(HIDING[name])
@@ -535,7 +491,7 @@ def test_hidden_rows_cost_no_state_and_no_write(spark: SparkSession, name: str, 
     batches = [log_of(case, events, ends) for events in events_of(case)]
     batches = [[one for one in batch if one.topic in plan.topics] for batch in batches]
     settled: SafeOffsets = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
-    got = run(spark, partial(FLOWS[engine], plan, settled), batches, tmp_path)
+    got = run(spark, partial(kernel, plan, settled), batches, tmp_path)
     assert [[op for _, op, _ in found] for found in got] == [[], [], [ROW_PUT], [ROW_GONE], []]
     assert got == specified(plan, settled, batches)
     if plan.last.steps:

@@ -45,7 +45,7 @@ def test_what_once_deleted_rows_is_reported(name: str) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    made = open_session("meaning", partitions=1, scratch=folder / "scratch", engine="jvm", settings=settings)
+    made = open_session("meaning", partitions=1, scratch=folder / "scratch", settings=settings)
     made.sparkContext.setLogLevel("OFF")
     # many small expressions: compiling each takes longer than running it
     made.conf.set("spark.sql.codegen.wholeStage", "false")

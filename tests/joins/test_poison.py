@@ -100,7 +100,7 @@ ORIGIN = ["ts_ms", "sequence", "partial", "db", "name"]
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
     # few rows, as in test_conformance.py
-    session = open_session("poison", partitions=2, scratch=scratch, engine="jvm", jvm="-XX:TieredStopAtLevel=1")
+    session = open_session("poison", partitions=2, scratch=scratch, jvm="-XX:TieredStopAtLevel=1")
     yield session
     close_session(session)
 

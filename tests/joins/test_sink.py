@@ -19,7 +19,7 @@ from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, measured_rate
-from joins.engine.workers.proc_worker import settle
+from joins.engine.proc_worker import settle
 from joins.steps.records import (
     ROW_GONE,
     ROW_PUT,

@@ -35,7 +35,7 @@ COLUMNS = ("topic", "partition", "offset", "key", "value")
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = open_session("by time", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
+    session = open_session("by time", partitions=2, scratch=tmp_path_factory.mktemp("spark"))
     yield session
     close_session(session)
 

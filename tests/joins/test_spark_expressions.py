@@ -74,7 +74,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.warehouse.dir": str(folder / "warehouse")}
     # as in joins: a process has one JVM, and later tests need the kernel in it
-    made = open_session("expressions", partitions=1, scratch=folder / "scratch", engine="jvm", settings=settings)
+    made = open_session("expressions", partitions=1, scratch=folder / "scratch", settings=settings)
     made.sparkContext.setLogLevel("OFF")  # values that batch Spark cannot compute would flood the output
     yield made
     close_session(made)

@@ -18,7 +18,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from joins.engine.spark_session import close_session, jvm_exit_code, open_session
 
-spark = open_session("memory", partitions=1, scratch=Path(sys.argv[1]), engine=sys.argv[2])
+spark = open_session("memory", partitions=1, scratch=Path(sys.argv[1]))
 assert jvm_exit_code(spark) is None
 try:
     print("has", spark._jvm.java.nio.ByteBuffer.allocate(2_000_000_000))
@@ -31,10 +31,9 @@ print("closed")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["jvm", "python"])
-def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(engine: str, tmp_path: Path) -> None:
+def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(tmp_path: Path) -> None:
     """Otherwise only the thread without memory would end, and threads that wait for it would wait forever."""
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "scratch"), engine]
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "scratch")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["exit code 3", "closed"], done.stdout + done.stderr
@@ -48,12 +47,12 @@ import sys
 from pathlib import Path
 from joins.engine.spark_session import close_session, jvm_exit_code, open_session
 
-spark = open_session("stands", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
+spark = open_session("stands", partitions=1, scratch=Path(sys.argv[1]))
 process = spark.sparkContext._gateway.proc
 os.kill(process.pid, signal.SIGSTOP)
 close_session(spark, settling=1.0)
 print("exit code", process.wait(30))
-again = open_session("again", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
+again = open_session("again", partitions=1, scratch=Path(sys.argv[1]))
 print(again.range(7).count())
 close_session(again)
 print("exit code", jvm_exit_code(again))
@@ -77,7 +76,7 @@ from pathlib import Path
 from joins.engine.spark_session import close_session, open_session
 
 signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
-spark = open_session("signals", partitions=1, scratch=Path(sys.argv[1]), engine="jvm")
+spark = open_session("signals", partitions=1, scratch=Path(sys.argv[1]))
 os.killpg(0, signal.SIGINT)
 print(spark.range(7).count())
 close_session(spark)
@@ -99,22 +98,21 @@ from joins.engine.spark_session import close_session, open_session
 
 def found(_):
     import pyspark
-    return pyspark.__file__, "joins.engine.stage" in sys.modules
+    return pyspark.__file__
 
-spark = open_session("workers", partitions=1, scratch=Path(sys.argv[1]), engine=sys.argv[2])
-print(*spark.sparkContext.parallelize([0], 1).map(found).collect()[0])
+spark = open_session("workers", partitions=1, scratch=Path(sys.argv[1]))
+print(*spark.sparkContext.parallelize([0], 1).map(found).collect())
 close_session(spark)
 """
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["jvm", "python"])
-def test_workers_have_the_installed_pyspark(engine: str, tmp_path: Path) -> None:
-    """Spark's zip would take five times as long; workers of `engine: python` are forked with all that they need."""
-    command = [sys.executable, "-c", WORKERS, str(tmp_path / "scratch"), engine]
+def test_workers_have_the_installed_pyspark(tmp_path: Path) -> None:
+    """Spark's zip would take five times as long."""
+    command = [sys.executable, "-c", WORKERS, str(tmp_path / "scratch")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [str(SPARK / "__init__.py"), str(engine == "python")]
+    assert done.stdout.split() == [str(SPARK / "__init__.py")]
 
 
 CLASSES = """
@@ -123,7 +121,7 @@ from pathlib import Path
 from joins.engine.spark_session import close_session, open_session
 
 option = f"-Xlog:class+load:file={sys.argv[2]}"
-spark = open_session("classes", partitions=1, scratch=Path(sys.argv[1]), engine="jvm", jvm=option)
+spark = open_session("classes", partitions=1, scratch=Path(sys.argv[1]), jvm=option)
 spark.range(1).count()
 close_session(spark)
 """

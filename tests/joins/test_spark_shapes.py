@@ -18,7 +18,6 @@ from cdc.model.event import ChangeEvent, SourceInfo
 from cdc.model.naming import change_topic
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_session import close_session, open_session
-from joins.engine.spark_steps import dataflow
 from joins.kernel.program import program_of
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_oracle import Oracle
@@ -36,7 +35,7 @@ SEED = 4  # with this seed there are nations in ASIA
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = open_session("shapes", partitions=2, scratch=tmp_path_factory.mktemp("spark"), engine="jvm")
+    session = open_session("shapes", partitions=2, scratch=tmp_path_factory.mktemp("spark"))
     yield session
     close_session(session)
 
@@ -126,7 +125,7 @@ def through_spark(
     return found
 
 
-def check(spark: SparkSession, shape: Shape, engine: str, count: int, folder: Path, *, few: bool = False) -> None:
+def check(spark: SparkSession, shape: Shape, count: int, folder: Path, *, few: bool = False) -> None:
     case = case_of(shape)
     plan = case.plan()
     tables = write_log(shape, count, SEED, folder / "log")
@@ -134,9 +133,7 @@ def check(spark: SparkSession, shape: Shape, engine: str, count: int, folder: Pa
     assert few or len(expected) > count / 10_000, "the conditions select almost nothing"
 
     def flow(read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
-        if engine == "jvm":
-            return kernel_flow(read, program_of(plan, {}), plan)
-        return dataflow(read, plan, {}, 2).select("k", "m")
+        return kernel_flow(read, program_of(plan, {}), plan)
 
     found = through_spark(spark, case, folder / "log", flow)
     wrong = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
@@ -147,26 +144,25 @@ def check(spark: SparkSession, shape: Shape, engine: str, count: int, folder: Pa
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", SHAPES)
 def test_shape_at_a_million_changes(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    """A million inserts, updates, moves and deletes each, on the default engine."""
-    check(spark, SHAPES[name], "jvm", 1_000_000, tmp_path)
+    """A million inserts, updates, moves and deletes each."""
+    check(spark, SHAPES[name], 1_000_000, tmp_path)
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", GROUPED)
 def test_groups_at_a_million_changes(spark: SparkSession, name: str, tmp_path: Path) -> None:
     """TPC-H and NEXMark with their aggregation, of a million inserts, updates, moves and deletes each."""
-    check(spark, GROUPED[name], "jvm", 1_000_000, tmp_path, few=True)
+    check(spark, GROUPED[name], 1_000_000, tmp_path, few=True)
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["tpch-q18", "nexmark-q5", "nexmark-q19"])
 def test_groups_of_groups(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    """Groups that are joined back, or used by IN, and the first rows of groups, on the default engine."""
-    check(spark, GROUPED[name], "jvm", 10_000, tmp_path, few=True)
+    """Groups that are joined back, or used by IN, and the first rows of groups."""
+    check(spark, GROUPED[name], 10_000, tmp_path, few=True)
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("engine", ["jvm", pytest.param("python", marks=pytest.mark.matrix)])
-def test_shape_of_six_tables(spark: SparkSession, engine: str, tmp_path: Path) -> None:
-    """Q5 (six tables, four levels, a condition across branches) on both engines, with WHERE and expressions."""
-    check(spark, SHAPES["tpch-q5"], engine, 20_000, tmp_path)
+def test_shape_of_six_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """Q5 (six tables, four levels, a condition across branches) with WHERE and expressions."""
+    check(spark, SHAPES["tpch-q5"], 20_000, tmp_path)

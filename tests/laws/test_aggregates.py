@@ -1,6 +1,6 @@
 """Properties of groups: whatever rows were added and removed, in whatever batches and partitions, a group's result
 equals
-a naive computation over the remaining rows, and its store holds nothing else."""
+a naive computation over the remaining rows, and no state remains after the last row."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from cdc.model.types import NOT_FINITE, Canonical, Kind, LogicalType
 from joins.query.group import Bag, Function, Grouping, Result, Total
 from joins.query.plan import SINK
 from joins.query.value_types import FLOAT64, INT64
-from joins.steps import bags
-from joins.steps.aggregate import aggregated_in, opened
+from joins.steps.aggregate import GroupState, aggregate_step
 from joins.steps.change_detector import Transition
 from joins.steps.contributions import combined
 from joins.steps.exact import double_text
@@ -38,12 +37,10 @@ from joins.steps.records import (
     Message,
     text_of,
     values_of,
-    values_of_text,
     values_text,
     with_part,
 )
 
-PAGE = 200
 DECIMAL = LogicalType(kind="decimal", precision=6, scale=2)
 MEAN = LogicalType(kind="decimal", precision=12, scale=6)
 _PLAIN: list[Kind] = ["int32", "uint64", "float64", "string", "date", "datetime", "time", "bytes", "bool"]
@@ -204,14 +201,7 @@ class Naive:
         return str(found).replace("-0.00", "0.00") if digits <= result.type.precision else ...
 
 
-class Kept(dict[bytes, bytes]):
-    """A store that remembers what was written in a batch."""
-
-    def put(self, k: bytes, value: bytes | None) -> None:
-        if value is None:
-            self.pop(k, None)
-        else:
-            self[k] = value
+States = dict[bytes, GroupState]
 
 
 def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
@@ -219,7 +209,7 @@ def contributed(rows: Sequence[Canonical] | None) -> bytes | None:
 
 
 def report(
-    group: Grouping, store: Kept, found: Sequence[Transition], chance: random.Random, target: int = 9
+    group: Grouping, states: States, found: Sequence[Transition], chance: random.Random, target: int = 9
 ) -> list[Message]:
     """Pass a batch of changes, summed in up to three small partitions, through the group's step."""
     places: list[list[Transition]] = [[] for _ in range(3)]
@@ -228,25 +218,12 @@ def report(
     partials = [message for place in places for message in combined(group, place, chance.choice([1, 5, 1000]))]
     chance.shuffle(partials)
     assert {message.k for message in partials} <= {b"\x057"}
-    return aggregated_in(group, target, "wide", b"\x057", partials, store.get, store.put) if partials else []
-
-
-def consistent(group: Grouping, store: Kept) -> None:
-    """Check that every entry belongs to the group, and that every page has an allowed size and its directory entry."""
-    head = store.get(b"\x057")
-    if head is None:
-        assert store == {}
-        return
-    *_, directories = orjson.loads(head)
-    known = set()
-    for _, pages in directories:
-        for number, size, tuples, *first in pages:
-            known.add(k := b"\x057\0" + number.to_bytes(4, "big"))
-            entries = orjson.loads(store[k])
-            assert (len(store[k]), len(entries), entries[0][1:]) == (size, tuples, first)
-            assert size <= PAGE or tuples == 1
-            assert all(entry[0] > 0 for entry in entries)
-    assert set(store) == {b"\x057", *known}
+    if not partials:
+        return []
+    state, reported = aggregate_step(group, target, "wide", b"\x057", states.get(b"\x057"), partials)
+    states.pop(b"\x057", None)
+    states |= {} if state is None else {b"\x057": state}
+    return reported
 
 
 @st.composite
@@ -274,34 +251,31 @@ def histories(draw: st.DrawFn) -> list[list[tuple[tuple[Canonical, ...] | None, 
 @given(histories(), st.integers(0, 2**32))
 def test_a_group_says_what_its_rows_say(history: list[list[tuple[Any, Any]]], seed: int) -> None:
     """Every function over every type, NULLs and both orders; after the last row is deleted, no state is left."""
-    chance, store, rows = random.Random(seed), Kept(), Counter[Any]()
+    chance, states, rows = random.Random(seed), States(), Counter[Any]()
     reported: bytes | None = None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bags, "PAGE", PAGE)
-        for number, batch in enumerate(history):
-            for before, after in batch:
-                rows.update([after] if after is not None else [])
-                rows.subtract([before] if before is not None else [])
-            found = [Transition(contributed(before), contributed(after), number) for before, after in batch]
-            out = report(GROUP, store, found, chance)
-            naive = Naive(list(rows.elements()))
-            consistent(GROUP, store)
-            if not naive.rows:
-                assert [(one.k, one.op) for one in out] == ([(b"\x097", DIM_GONE)] if reported is not None else [])
-                reported = None
-                continue
-            expected = [naive.value(result) for result in GROUP.results]
-            texts = json.loads(b"[" + (values_text(out[0].p) if out else reported or b"") + b"]")
-            assert texts == [7, *(None if value is ... else value for value in expected)]
-            if not out:  # its result did not change
-                continue
-            assert (out[0].k, out[0].op, out[0].v) == (b"\x097", DIM_PUT, 1)
-            assert values_text(out[0].p) != reported
-            reported = values_text(out[0].p)
-            dead_letters = [orjson.loads(one.p)[3] for one in out[1:] if one.op == REFUSED]
-            failed = zip(GROUP.results, expected, strict=True)
-            assert dead_letters == [f"not computed: {result.text}" for result, value in failed if value is ...]
-    assert store == {}
+    for number, batch in enumerate(history):
+        for before, after in batch:
+            rows.update([after] if after is not None else [])
+            rows.subtract([before] if before is not None else [])
+        found = [Transition(contributed(before), contributed(after), number) for before, after in batch]
+        out = report(GROUP, states, found, chance)
+        naive = Naive(list(rows.elements()))
+        if not naive.rows:
+            assert [(one.k, one.op) for one in out] == ([(b"\x097", DIM_GONE)] if reported is not None else [])
+            reported = None
+            continue
+        expected = [naive.value(result) for result in GROUP.results]
+        texts = json.loads(b"[" + (values_text(out[0].p) if out else reported or b"") + b"]")
+        assert texts == [7, *(None if value is ... else value for value in expected)]
+        if not out:  # its result did not change
+            continue
+        assert (out[0].k, out[0].op, out[0].v) == (b"\x097", DIM_PUT, 1)
+        assert values_text(out[0].p) != reported
+        reported = values_text(out[0].p)
+        dead_letters = [orjson.loads(one.p)[3] for one in out[1:] if one.op == REFUSED]
+        failed = zip(GROUP.results, expected, strict=True)
+        assert dead_letters == [f"not computed: {result.text}" for result, value in failed if value is ...]
+    assert states == {}
 
 
 LARGE = Bag(arguments=(0,), types=(INT64,), needed=1, descending=(False,))
@@ -319,88 +293,40 @@ def _large(always: str | None = None) -> Grouping:
     )  # fmt: skip
 
 
-class Counted(Kept):
-    """A store that counts the pages which are read and written."""
-
-    def __init__(self) -> None:
-        self.read, self.written = list[bytes](), list[bytes]()
-
-    def get(self, k: bytes, default: Any = None) -> Any:
-        self.read.append(k)
-        return super().get(k, default)
-
-    def put(self, k: bytes, value: bytes | None) -> None:
-        self.written.append(k)
-        super().put(k, value)
-
-
 def _differences(numbers: Sequence[int], before: bool) -> Iterator[Transition]:
     for number in numbers:
         text = contributed([number])
         yield Transition(text, None, 0) if before else Transition(None, text, 0)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_change_of_a_large_bag_costs_a_page(seed: int) -> None:
-    """5,000 values are added and removed in any order. Pages stay full enough, and removing the least or the greatest
-    value costs the directory and one page."""
-    chance, store, group = random.Random(seed), Counted(), _large()
-    everything = chance.sample(range(5_000), 5_000)
-    for start in range(0, 5_000, 500):
-        report(group, store, list(_differences(everything[start : start + 500], False)), chance)
-    assert values_of_text(opened_row(group, store)) == [7, 5_000, 0, 4_999, 5_000]
-    whole = sum(map(len, store.values()))
-    assert len(store) < 2.5 * whole / bags.PAGE
-    for number in (0, 4_999, 2_500):
-        store.read, store.written = [], []
-        report(group, store, list(_differences([number], True)), chance)
-        assert len(store.written) <= 2 + 1  # the entry, the page, and one that it was merged into
-        assert len(store.read) <= 1 + 3  # the entry, the page, the last one, and a neighbour
-    assert values_of_text(opened_row(group, store)) == [7, 4_997, 1, 4_998, 4_997]
-    left = [number for number in everything if number not in (0, 4_999, 2_500)]
-    for start in range(0, 4_500, 500):
-        report(group, store, list(_differences(left[start : start + 500], True)), chance)
-        pages = len(store) - 1
-        assert pages < 2 + 6 * sum(map(len, store.values())) / bags.PAGE
-    report(group, store, list(_differences(left[4_500:], True)), chance)
-    assert store == {}
-
-
-def opened_row(group: Grouping, store: Kept) -> bytes:
-    from joins.steps.aggregate import _rows
-
-    state = opened(group, store[b"\x057"], lambda page: store.get(b"\x057\0" + page.to_bytes(4, "big")))
-    return _rows(group, b"7", state)[0][b"7"]
-
-
 @pytest.mark.parametrize("kind", ["rows", "values"])
 def test_more_gone_than_there_were_is_a_fault(kind: str) -> None:
-    """Nothing is clamped: an impossible count stops the query, and the store stays as it was."""
-    store, group, chance = Kept(), _large(), random.Random(0)
-    report(group, store, list(_differences([1, 2], False)), chance)
-    before = dict(store)
+    """Nothing is clamped: an impossible count stops the query, and the state stays as it was."""
+    states, group, chance = States(), _large(), random.Random(0)
+    report(group, states, list(_differences([1, 2], False)), chance)
     wrong = list(_differences([1, 1, 2] if kind == "rows" else [3], True))
     with pytest.raises(Fatal, match="table wide: group 7 has lost more rows than it had"):
-        report(group, store, wrong, chance)
-    assert store == before
+        report(group, states, wrong, chance)
+    (reported,) = report(group, states, list(_differences([1], True)), chance)
+    assert values_of(reported.p) == [7, 1, 2, 2, 1]
 
 
 def test_a_group_of_everything_is_always_there() -> None:
     """Its row is emitted in the first batch, and not again while nothing changes; without rows it has empty results."""
-    store, group, chance = Kept(), _large(always="7"), random.Random(0)
-    (reported,) = report(group, store, [], chance, SINK)
+    states, group, chance = States(), _large(always="7"), random.Random(0)
+    (reported,) = report(group, states, [], chance, SINK)
     assert (reported.op, values_of(reported.p)) == (ROW_PUT, [7, 0, None, None, 0])
-    assert report(group, store, [], chance, SINK) == []
-    (reported,) = report(group, store, list(_differences([4], False)), chance, SINK)
+    assert report(group, states, [], chance, SINK) == []
+    (reported,) = report(group, states, list(_differences([4], False)), chance, SINK)
     assert values_of(reported.p) == [7, 1, 4, 4, 1]
-    (reported,) = report(group, store, list(_differences([4], True)), chance, SINK)
+    (reported,) = report(group, states, list(_differences([4], True)), chance, SINK)
     assert (reported.op, values_of(reported.p)) == (ROW_PUT, [7, 0, None, None, 0])
 
 
 def test_the_last_row_of_a_group_takes_it_away() -> None:
-    store, group, chance = Kept(), _large(), random.Random(0)
-    report(group, store, list(_differences([4], False)), chance, SINK)
-    (reported,) = report(group, store, list(_differences([4], True)), chance, SINK)
+    states, group, chance = States(), _large(), random.Random(0)
+    report(group, states, list(_differences([4], False)), chance, SINK)
+    (reported,) = report(group, states, list(_differences([4], True)), chance, SINK)
     assert (reported.k, reported.op, reported.v) == (b"\xff7", ROW_GONE, 0)
 
 
@@ -429,5 +355,5 @@ def test_a_double_reads_back_as_it_was(value: float) -> None:
     ],
 )
 def test_texts_of_doubles(value: float, text: str) -> None:
-    """Texts are the same in both engines."""
+    """The kernel writes the same texts (`KernelBags.java`)."""
     assert double_text(value) == text.encode()

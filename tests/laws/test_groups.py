@@ -10,7 +10,6 @@ import pytest
 
 from cdc.model.errors import Fatal, TopologyError
 from joins.oracle import simulation
-from joins.steps import bags
 from joins.steps.change_detector import Picks, Transition, change_detector_step
 from joins.steps.records import Message
 from tests.joins.aggrandom import random_aggregate
@@ -22,12 +21,6 @@ from tests.laws.chunks import most_long, schedules
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "groups").glob("*.case"))
 QUICK, CHUNK, HISTORIES = 200, 50, 5  # histories of one query each
 LIVES = 50
-
-
-@pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make pages small, so that small histories fill several of them."""
-    monkeypatch.setattr(bags, "PAGE", 60)
 
 
 @pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))

@@ -42,7 +42,7 @@ class World:
                 topics=frozenset(made.topics),
                 complete=True,
                 rate=400.0,
-                engine=table.engine,
+                engine="jvm",
             )
             if table.sink == "hbase":
                 self.layouts[name] = made.layout(1)

@@ -19,7 +19,7 @@ from joins.engine.spark_session import close_session, open_session
 
 def main(scratch: str) -> None:
     """Read all of them in one session."""
-    session = open_session("reads", partitions=1, scratch=Path(scratch), engine="jvm")
+    session = open_session("reads", partitions=1, scratch=Path(scratch))
     found: dict[str, list[str] | str] = {}
     for name, options in json.load(sys.stdin).items():
         reader = session.read.format("kafka").options(**options)

@@ -121,7 +121,6 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "another row key": (edited(("row_key: [id]", "row_key: [id, name]")), [REBUILT, FOLLOWS]),
     "state_partitions": (edited(("row_key: [id]", "row_key: [id]\n    state_partitions: 3")), [REBUILT, FOLLOWS]),
-    "the engine": (edited(("row_key: [id]", "row_key: [id]\n    engine: python")), [REBUILT, FOLLOWS]),
     "salt_buckets": (
         edited(("row_key: [id]", "row_key: [id]\n    salt_buckets: 3")),
         [("refuse", "table", "t:wide")],
@@ -236,6 +235,10 @@ def other_column(world: World) -> None:
     world.schemas[table] = schema(table, {"id": "int", "amount": "int", "nobody_asks": "int"})
 
 
+def of_the_python_engine(world: World) -> None:
+    world.states["wide"] = replace(world.states["wide"], engine="python")
+
+
 def disabled(world: World) -> None:
     peers = world.servers.known_peers
     peers["t_main_1"] = dataclasses.replace(peers["t_main_1"], enabled=False)
@@ -264,6 +267,7 @@ def stray_topic(world: World) -> None:
         (under_way, [("join", "join", "wide")]),
         (altered, [REBUILT, FOLLOWS, ("reindex", "index", "main")]),
         (other_column, []),
+        (of_the_python_engine, [REBUILT, FOLLOWS]),
         (disabled, [("refuse", "peer", "t_main_1")]),
         (peer_gone, [("make", "peer", "t_main_2"), ("fill", "index", "main")]),
         (by_agents, [("read", "source", "s.d.items"), ("join", "join", "wide"), ("join", "join", "sums")]),

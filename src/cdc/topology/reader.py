@@ -247,6 +247,13 @@ def _table(name: str, s: Section, copied: TableId | None = None) -> Table:
     def row_key(value: Value) -> tuple[str, ...]:
         return value.texts() or value.fail("an empty list", "one column at least")
 
+    def engine(value: Value) -> None:
+        if value.text() == "python":
+            remedy = f"`tailorbird run {s.value.reader.file} --rebuild {name}` then builds the table's state again"
+            value.fail("`engine: python` was removed", f"no key `engine`: joins run in the JVM. {remedy}")
+        value.one_of("jvm")
+
+    s.take("engine", engine, None)  # older files name the engine that is now the only one
     return Table(
         name=name,
         query=s.take("query", Value.text) if copied is None else copy_query(copied),
@@ -257,7 +264,6 @@ def _table(name: str, s: Section, copied: TableId | None = None) -> Table:
         schema_change_behavior=s.take(
             "schema_change_behavior", lambda v: v.one_of("evolve", "lenient", "exception"), "evolve"
         ),
-        engine=s.take("engine", lambda v: v.one_of("jvm", "python"), "jvm"),
         state_partitions=s.take("state_partitions", lambda v: v.number(1, 1000), None),
         max_changes_per_batch=s.take("max_changes_per_batch", lambda v: v.number(1, 10_000_000), 20_000),
     )

@@ -17,7 +17,6 @@ from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
 SnapshotMode = Literal["initial", "never"]
-Engine = Literal["jvm", "python"]
 SinkKind = Literal["hbase", "kafka"]
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
@@ -210,9 +209,9 @@ class Solr:
 class Table:
     """A joined table: one SELECT, the columns of its result that form the row key, its column family and salt buckets.
 
-    `engine` is what runs the stateful steps, in `state_partitions` partitions (None: one per core). That number stays
-    the same as long as the state exists. `max_changes_per_batch` limits a batch. `schema_change_behavior` is what to do
-    with the stored layout when the columns of the result change.
+    The stateful steps run in `state_partitions` partitions (None: half as many as cores). That number stays the same as
+    long as the state exists. `max_changes_per_batch` limits a batch. `schema_change_behavior` is what to do with the
+    stored layout when the columns of the result change.
     """
 
     name: str
@@ -220,7 +219,6 @@ class Table:
     row_key: tuple[str, ...]
     family: str
     salt_buckets: int
-    engine: Engine = "jvm"
     sink: SinkKind = "hbase"
     state_partitions: int | None = None
     max_changes_per_batch: int = 20_000

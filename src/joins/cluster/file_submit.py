@@ -11,7 +11,7 @@ from cdc.process.file_topology import home
 from cdc.topology.topology import Table, Topology
 from joins.cluster.file_archive import write_archive
 from joins.cluster.submit import Shipped, submit_command
-from joins.engine.spark_session import STREAMING, jars_of, jvm_options
+from joins.engine.spark_session import JVM_OPTIONS, STREAMING, jars
 
 
 def cluster_command(
@@ -30,11 +30,11 @@ def cluster_command(
         main=sources / "joins" / "__main__.py",
         shipped=Shipped(
             archive=write_archive(sources, home() / "submit" / "tailorbird.zip"),
-            jars=jars_of(table.engine),
+            jars=jars(),
             environment=environment,
         ),
         settings=STREAMING,
-        java=jvm_options(table.engine),
+        java=JVM_OPTIONS,
         python=sys.executable,
         more=more,
     )

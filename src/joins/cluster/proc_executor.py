@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-# what a task of either engine imports in addition to pyspark
+# what a task of the sink imports in addition to pyspark
 _NEEDED = ("confluent_kafka", "happybase", "orjson", "pyarrow", "structlog", "thriftpy2")
 
 Answer = tuple[str, bool, tuple[str, ...]]

@@ -63,7 +63,7 @@ def make_archive() -> Path:
 def _archived(folder: Path, file: Path) -> None:
     """Run a small join in a JVM that writes its loaded classes to `file`."""
     options = f"-XX:ArchiveClassesAtExit={file} -Xlog:disable"
-    session = open_session("archive", partitions=2, scratch=folder / "spark", engine="jvm", jvm=options)
+    session = open_session("archive", partitions=2, scratch=folder / "spark", jvm=options)
     _join(session, folder)
     gateway: Any = session.sparkContext._gateway
     close_session(session)

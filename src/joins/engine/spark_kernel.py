@@ -69,7 +69,7 @@ def with_conditions(level: Level) -> str:
 
 
 def finished(rows: DataFrame, plan: Plan, fragment: Fragment) -> DataFrame:
-    """Apply a fragment's expressions and WHERE to rows (k, m), for either engine."""
+    """Apply a fragment's expressions and WHERE to rows (k, m); returns rows (k, m)."""
     if fragment.finish.plain:
         return rows
     named = f"table {plan.sink.table}" + ("" if fragment is plan.last else f", part {fragment.number + 1}")

@@ -19,19 +19,16 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, TailorbirdError
 from cdc.stored.layout import Layout
-from cdc.topology.topology import Engine
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.http_metrics import JoinMetrics
+from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
 from joins.engine.spark_by_time import set_up_by_time
 from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
-from joins.engine.spark_steps import dataflow, readers
-from joins.engine.workers.proc_worker import settle
-from joins.kernel.program import FragmentProgram, SafeOffsets, program_of
+from joins.kernel.program import SafeOffsets, program_of
 from joins.query.plan import Plan
 from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.steps.sink import Report
@@ -51,33 +48,28 @@ def start_query(
     plan: Plan,
     settled: SafeOffsets,
     *,
-    servers: Brokers,
     kafka: Mapping[str, str],
-    partitions: int,
     checkpoint: str,
     ends: SafeOffsets,
     sink: BatchSink,
-    engine: Engine,
     max_changes: int,
     tombstone_ms: int,
 ) -> StreamingQuery:
     """Start the query. It resumes from its checkpoint, or begins at the beginning of the log.
 
-    A batch has at most about `max_changes` changes. `kafka` are the properties of the Java clients of `servers`,
-    without secrets. `settled`, `ends` and `tombstone_ms` are described at `joins.kernel.program.program_of`."""
-    parts: tuple[FragmentProgram, ...] = ()
-    if engine == "jvm":
-        truncation_points = sink.record.truncation_points
-        parts = program_of(
-            plan,
-            settled,
-            kafka=kafka,
-            ends=ends,
-            truncation_points=truncation_points,
-            tombstone_ms=tombstone_ms,
-            checkpoint=checkpoint,
-        )
-    sources = sum(len(part.readers) for part in parts) or readers(plan)
+    A batch has at most about `max_changes` changes, however large the lag. `kafka`: properties of Java's clients of
+    the brokers, without secrets. `ends` and `tombstone_ms` are as in `program_of`.
+    """
+    parts = program_of(
+        plan,
+        settled,
+        kafka=kafka,
+        ends=ends,
+        truncation_points=sink.record.truncation_points,
+        tombstone_ms=tombstone_ms,
+        checkpoint=checkpoint,
+    )
+    sources = sum(len(part.readers) for part in parts)
     set_up_by_time(spark, plan)
 
     def read(topics: tuple[str, ...]) -> DataFrame:
@@ -95,8 +87,7 @@ def start_query(
             .load()
         )
 
-    rows = kernel_flow(read, parts, plan) if parts else dataflow(read, plan, settled, partitions, servers, ends)
-    rows = finished(rows.select("k", "m"), plan, plan.last)
+    rows = finished(kernel_flow(read, parts, plan).select("k", "m"), plan, plan.last)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
 
@@ -306,7 +297,7 @@ class BatchSink:
 def settling(write: Writer) -> Writer:
     """Return a writer that calls `write`, and then excludes what the worker has loaded from garbage collection.
 
-    See `joins.engine.workers.proc_worker.settle`."""
+    See `joins.engine.proc_worker.settle`."""
 
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from write(batches)

@@ -16,17 +16,15 @@ from pyspark.sql import SparkSession
 
 from cdc.model.artefacts import spark_connector_folder
 from cdc.model.errors import UsageError
-from cdc.topology.topology import Engine
 from joins.engine.file_classes import archive_of
+from joins.engine.file_worker_python import worker_python
 from joins.engine.proc_jvm import apart, ctrl_c_kept, empty_folder, exit_code, prepare_environment
-from joins.engine.workers.file_python import worker_python
 from joins.kernel.proc_kernel import build
 
 # Spark's search for an interrupt in an error's text recurses at every character, and a query whose thread overflows its
 # stack there never ends. Before compilation 4 MB hold 5,000 characters and 16 MB 21,000; unused stack costs no memory.
-# For the Python engine a single compiler tier starts in two thirds of the time and half of the memory, as its hot code
-# is in Python or RocksDB. The kernel needs the second tier, but only for really hot code: otherwise compilation delays
-# the start on a small machine.
+# The kernel needs the second compiler tier, but only for really hot code: otherwise compilation delays the start on a
+# small machine.
 _SECOND_TIER_LATER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
     "-XX:Tier4BackEdgeThreshold=160000"
@@ -34,10 +32,7 @@ _SECOND_TIER_LATER = (
 # If a thread of Spark's driver dies from lack of memory, its query waits forever. So the whole JVM exits, as Spark
 # configures for executors on YARN. The join reports it and restarts after the last committed batch.
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-_JVM = {
-    "jvm": f"-XX:+UseSerialGC -Xss16m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}",
-    "python": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss16m {_END_WITHOUT_MEMORY}",
-}
+JVM_OPTIONS = f"-XX:+UseSerialGC -Xss16m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}"
 SPARK = Path(pyspark.__file__).parent
 _MASTER = "local[2,4]"  # plain local[N] never retries a task
 STREAMING = {
@@ -83,15 +78,15 @@ def open_session(
     *,
     partitions: int,
     scratch: Path,
-    engine: Engine,
     jvm: str = "",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Open a session that can read Kafka and run an engine. Raises UsageError if jars or Java are missing.
+    """Open a session that can read Kafka and run the kernel; UsageError if jars or Java are missing.
 
-    `partitions` is the number of partitions of every shuffle. `scratch` is a folder for temporary files. `jvm` are
-    additional options for a JVM that this process starts, `settings` additional Spark settings."""
-    jars = jars_of(engine)
+    `partitions` applies to every shuffle. `scratch` is for temporary files. `jvm` adds options for a JVM that it
+    starts, `settings` adds Spark settings.
+    """
+    needed = jars()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         prepare_environment(SPARK)
@@ -115,20 +110,18 @@ def open_session(
     if submitted:
         with ctrl_c_kept():
             session = builder.getOrCreate()
-        for jar in jars:
+        for jar in needed:
             session.sql(f"ADD JAR '{jar}'")
     else:
         if local:
             # Hadoop creates its file systems before Spark adds any jar, and only this path's classes are archived
-            builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars_of("jvm"))))
+            builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, needed)))
             builder = builder.config("spark.hadoop.fs.file.impl", "tailorbird.kernel.LocalFiles")
         else:
-            builder = builder.config("spark.jars", ",".join(map(str, jars)))
-        if local and engine == "python":
-            builder = builder.config("spark.python.daemon.module", "joins.engine.workers.proc_worker")
+            builder = builder.config("spark.jars", ",".join(map(str, needed)))
         archive = class_archive()
         shared = f"-XX:SharedArchiveFile={archive}" if local and archive.exists() else ""
-        options = f"{_JVM[engine]} {shared} {jvm}"
+        options = f"{JVM_OPTIONS} {shared} {jvm}"
         builder = builder.config("spark.driver.extraJavaOptions", f'{options} "-Djava.io.tmpdir={scratch}"')
         with apart(spark_log(scratch)), ctrl_c_kept():
             session = builder.getOrCreate()
@@ -148,11 +141,6 @@ def _submitted_settings() -> dict[str, str]:
 def is_local(master: str) -> bool:
     """Return whether executors are threads of the driver, and so share its files and classes."""
     return master == "local" or master.startswith("local[")
-
-
-def jvm_options(engine: Engine) -> str:
-    """Return the options with which the driver's JVM is started."""
-    return _JVM[engine]
 
 
 def close_session(session: SparkSession, settling: float = 30.0) -> None:
@@ -203,18 +191,18 @@ def _write_no_checksums(session: SparkSession) -> None:
 
 
 def class_archive() -> Path:
-    """Return the path of the class data archive for a local session (see `joins.engine.spark_archive`)."""
-    return archive_of(jars_of("jvm"), SPARK)
+    """Return the path of the class archive of a local session's JVM: see `joins.engine.spark_archive`."""
+    return archive_of(jars(), SPARK)
 
 
-def jars_of(engine: Engine) -> list[Path]:
-    """Return the jars that an engine needs in addition to Spark's: Kafka's connector, and the kernel's jar."""
-    return [*_connector(), *([build()] if engine == "jvm" else [])]
+def jars() -> list[Path]:
+    """Return the jars that Spark needs in addition to its own: Kafka's connector, and the kernel."""
+    return [*_connector(), build()]
 
 
 def _connector() -> list[Path]:
     folder = spark_connector_folder(os.environ)
-    jars = sorted(folder.glob("*.jar"))
-    if not jars:
+    found = sorted(folder.glob("*.jar"))
+    if not found:
         raise UsageError(f"{folder}: Spark's Kafka connector is missing", "run `tailorbird stack fetch`")
-    return jars
+    return found

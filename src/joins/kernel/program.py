@@ -26,6 +26,7 @@ TruncationPoints = Mapping[str, Mapping[int, int]]
 # checkpoint
 # numbers its operators in this order: add a new kind at a position that no existing query uses.
 STEPS = {"lookups": "KeyedJoin", "multi_joins": "Assemble"}
+ENGINE = "jvm"  # the engine's name in records of runs; earlier versions had another one, whose state is not read
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 

@@ -16,12 +16,12 @@ from cdc.stored.cells import RowCodec
 from joins.query.group import Grouping
 from joins.query.nodes import Expression, Node, Pair
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
-from joins.steps.aggregate import aggregated_in
+from joins.steps.aggregate import GroupState, aggregate_step
 from joins.steps.by_time import TimedRow, TimedRows, Watermark, fault_of, met, sides_of
 from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, receivers_of, whole
 from joins.steps.contributions import combined
 from joins.steps.envelope import as_text
-from joins.steps.pairs import paired_in
+from joins.steps.pairs import PairState, pairs_step
 from joins.steps.records import (
     DIM_GONE,
     DIM_PUT,
@@ -109,13 +109,16 @@ class States:
 
     - `joins`, `stars`: keyed joins and assembling steps, by key.
     - `latest`: `latest` steps, by topic and row key. `truncation_points`: by topic and partition.
-    - `store`: change detectors, groups and many-to-many joins, by key. `kept`: joins by time, by fragment."""
+    - `rows`: the last texts that change detectors emitted. `groups`, `pairs`: groups and many-to-many joins, by key.
+    - `kept`: joins by time, by fragment."""
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
     stars: dict[bytes, MultiJoinState] = field(default_factory=dict)
     latest: dict[tuple[str, bytes], LatestState] = field(default_factory=dict)
     truncation_points: dict[tuple[str, int], int] = field(default_factory=dict)
-    store: dict[bytes, bytes] = field(default_factory=dict)
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    groups: dict[bytes, GroupState] = field(default_factory=dict)
+    pairs: dict[bytes, PairState] = field(default_factory=dict)
     kept: dict[int, TimedRows] = field(default_factory=dict)
     watermark: Watermark = field(default_factory=lambda: Watermark(()))
 
@@ -123,13 +126,9 @@ class States:
         """Return a copy for a batch. A shallow copy is enough, because steps replace entries instead of changing
         them."""
         return States(
-            dict(self.joins), dict(self.stars), dict(self.latest), dict(self.truncation_points), dict(self.store),
-            dict(self.kept), self.watermark.copy(),
+            dict(self.joins), dict(self.stars), dict(self.latest), dict(self.truncation_points), dict(self.rows),
+            dict(self.groups), dict(self.pairs), dict(self.kept), self.watermark.copy(),
         )  # fmt: skip
-
-    def put(self, k: bytes, value: bytes | None) -> None:
-        """Store an entry, or remove it."""
-        _replace(self.store, k, value)
 
 
 S = TypeVar("S")
@@ -302,10 +301,11 @@ class Simulation:
         if isinstance(pair := fragment.root, Pair):
             groups, messages = _grouped(messages, partial(_goes_to, {pair.number}))
             for k, some in groups.items():
-                arrived = self._arrived(some)
-                messages += paired_in(
-                    pair, fragment.outlet, self.plan.sink.table, k, arrived, states.store.get, states.put
-                )  # fmt: skip
+                state, met_here = pairs_step(
+                    pair, fragment.outlet, self.plan.sink.table, k, states.pairs.get(k), self._arrived(some)
+                )
+                _replace(states.pairs, k, state)
+                messages += met_here
         for stage in sorted({step.stage for step in fragment.steps}):
             steps = {step.number: step for step in fragment.steps if step.stage == stage}
             groups, messages = _grouped(messages, partial(_goes_to, steps))
@@ -319,8 +319,8 @@ class Simulation:
     def _difference(
         self, k: bytes, messages: list[Message], states: States, picks: Callable[[bytes], bytes]
     ) -> Transition | None:
-        after, found = change_detector_step(states.store.get(k), self._arrived(messages), picks)
-        states.put(k, after)
+        after, found = change_detector_step(states.rows.get(k), self._arrived(messages), picks)
+        _replace(states.rows, k, after)
         return found
 
     def _aggregated(self, fragment: Fragment, group: Grouping, rows: list[Message], states: States) -> list[Message]:
@@ -334,10 +334,11 @@ class Simulation:
         reported: list[Message] = []
         groups, _ = _grouped((one for n in range(2) for one in combined(group, changed[n::2])), lambda _: True)
         for k, some in groups.items():
-            arrived = self._arrived(some)
-            reported += aggregated_in(
-                group, fragment.target, self.plan.sink.table, k, arrived, states.store.get, states.put
-            )  # fmt: skip
+            state, rows_here = aggregate_step(
+                group, fragment.target, self.plan.sink.table, k, states.groups.get(k), self._arrived(some)
+            )
+            _replace(states.groups, k, state)
+            reported += rows_here
         return reported
 
     def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:

@@ -5,11 +5,8 @@ pyspark is imported when the first query starts, because the import takes a seco
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from cdc.topology.topology import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,12 +24,11 @@ _TOGETHER = {
 class Application:
     """A Spark application that starts with its first session. Threads may share it.
 
-    `engines` are the engines of all tables. `together`: there are several tables. `session` raises UsageError if
+    `together`: there are several tables. `session` raises UsageError if
     Java or the connector's jars are missing."""
 
-    def __init__(self, name: str, *, engines: Collection[Engine], scratch: Path, together: bool) -> None:
+    def __init__(self, name: str, *, scratch: Path, together: bool) -> None:
         self._name, self._scratch, self._together = name, scratch, together
-        self._engine: Engine = "jvm" if "jvm" in engines else "python"
         self._lock = threading.Lock()
         self._root: SparkSession | None = None
 
@@ -43,9 +39,7 @@ class Application:
                 from joins.engine.spark_session import open_session
 
                 more = _TOGETHER if self._together else {}
-                self._root = open_session(
-                    self._name, partitions=partitions, scratch=self._scratch, engine=self._engine, settings=more
-                )
+                self._root = open_session(self._name, partitions=partitions, scratch=self._scratch, settings=more)
             root = self._root
         if not self._together:
             return root

@@ -12,17 +12,18 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.process.file_topology import home
-from cdc.topology.topology import Engine, Table, Topology
+from cdc.topology.topology import Table, Topology
 from joins.engine.causes import cause_of, remedy_for
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.file_secrets import java_properties
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import mean_milliseconds, progress_of
-from joins.kernel.program import SafeOffsets
+from joins.kernel.program import ENGINE, SafeOffsets
 from joins.process.file_state import checkpoint_folder
 from joins.process.spark_application import Application
+from joins.process.state_checks import REBUILDS, check_state
 from joins.process.targets import target_of
 from joins.query.drift import drifts
 from joins.query.plan import Plan
@@ -40,7 +41,6 @@ from joins.stores.proc_retry import patiently
 _REPORT_EVERY = 10.0
 _START = "start"  # the standing under which the main thread reports what it waits for (cdc.process.verdict.Standing)
 _FOLLOW_EVERY = 0.2
-_REBUILDS = "reads the log again from its beginning and replaces every row"
 T = TypeVar("T")
 
 log = structlog.get_logger()
@@ -78,7 +78,7 @@ class TableJoin:
             servers,
             plan.topics,
             lag=round(1000 * self.topology.log.min_compaction_lag),
-            remedy=f"`tailorbird join {self.topology.file} --table {self.table.name} --rebuild` {_REBUILDS}",
+            remedy=f"`tailorbird join {self.topology.file} --table {self.table.name} --rebuild` {REBUILDS}",
         )
         record = self._record(plan)
         ends = end_offsets(servers, plan.topics, self._rereads(), self.stop.is_set)
@@ -95,22 +95,8 @@ class TableJoin:
         record = self.checkpoint.record()
         if record is None:
             record = self._begun(plan)
-        elif record.fingerprint != plan.fingerprint():
-            raise UsageError(
-                f"the query of {self.table.name}, or a column it uses, is not what its state was made for",
-                f"`tailorbird run {self.topology.file} --rebuild {self.table.name}`, or `tailorbird join … --rebuild`,"
-                f" {_REBUILDS}",
-            )
-        elif (wanted := self.table.state_partitions) not in (None, record.partitions):
-            raise UsageError(
-                f"the state of {self.table.name} has {record.partitions} partitions, the topology says {wanted}",
-                f"set state_partitions back, or `tailorbird run … --rebuild {self.table.name}` {_REBUILDS}",
-            )
-        elif record.engine not in ("", self.table.engine):
-            raise UsageError(
-                f"the state of {self.table.name} is of engine {record.engine}, the topology says {self.table.engine}",
-                f"set engine back, or `tailorbird run {self.topology.file} --rebuild {self.table.name}` {_REBUILDS}",
-            )
+        else:
+            check_state(record, plan, self.table, self.topology.file)
         return record
 
     def _begun(self, plan: Plan) -> QueryRecord:
@@ -121,7 +107,7 @@ class TableJoin:
         record = QueryRecord(
             id=str(uuid.uuid4()),
             fingerprint=plan.fingerprint(),
-            partitions=self.table.state_partitions or _partitions(self.table.engine),
+            partitions=self.table.state_partitions or _partitions(),
             first_timestamp=self._patiently(lambda: self.target.first_timestamp(_now_ms())),
             target=ends,
             complete=False,
@@ -129,7 +115,7 @@ class TableJoin:
             counts=found[1],
             topics=found[2],
             began_ms=_now_ms(),
-            engine=self.table.engine,
+            engine=ENGINE,
         )
         if not stopped():  # otherwise the record may be incomplete
             self.checkpoint.clear()
@@ -193,13 +179,10 @@ class TableJoin:
                     spark,
                     plan,
                     record.settled,
-                    servers=self.topology.log.brokers,
                     kafka=java_properties(self.topology.log.brokers, home() / "secrets"),
-                    partitions=record.partitions,
                     checkpoint=str(self.checkpoint.spark),
                     sink=sink,
                     ends=ends,
-                    engine=self.table.engine,
                     max_changes=self.table.max_changes_per_batch,
                     tombstone_ms=round(1000 * max(3600, self.topology.log.min_compaction_lag)),
                 )
@@ -304,12 +287,9 @@ class TableJoin:
         return report
 
 
-def _partitions(engine: Engine) -> int:
-    """Return the number of state partitions of a new run, which cannot change later.
-
-    A Python partition costs half a core in small batches, so that engine gets fewer."""
-    cores = os.cpu_count() or 1
-    return max(2, cores // 2) if engine == "jvm" else max(1, cores // 2)
+def _partitions() -> int:
+    """Return the permanent number of state partitions."""
+    return max(2, (os.cpu_count() or 1) // 2)
 
 
 def _now_ms() -> int:

@@ -313,8 +313,6 @@ class _Planner:
 
     def _interval(self, bound: BoundInterval, target: int, wanted: Sequence[str]) -> int:
         """Add the fragment of a join by time, and return its number."""
-        if self.table.engine != "jvm":
-            self.refuse(bound.place, f"a join by time with `engine: {self.table.engine}`", "engine: jvm")
         numbers = self.number(), self.number()
         left, right = (
             TreeCompiler(self, side, place_conditions(side)).root(

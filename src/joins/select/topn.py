@@ -1,7 +1,7 @@
 """Split the numbering of rows off a query with ROW_NUMBER() (part of stage 3). The outer query reads the numbered
 rows.
 
-Rows that are equal in ORDER BY are numbered in the order of their key, so that every run and every engine numbers
+Rows that are equal in ORDER BY are numbered in the order of their key, so that every run numbers
 them alike. `ties` records that key by the position of the ROW_NUMBER(), because a query for another database needs
 it, too."""
 

@@ -1,4 +1,4 @@
-"""Order the values of a bag by value instead of by text. Both engines use this order.
+"""Order the values in a bag by their meaning, not by their texts; the kernel uses the same order.
 
 Numbers are in numeric order, texts in the order of their UTF-8 bytes, dates and datetimes by time, TIME by duration,
 binary values by bytes, and false before true. NULL comes first. `descending` reverses the order of a value, with

@@ -1,18 +1,19 @@
-"""The step of a many-to-many join: rows of two sides meet at a key.
+"""Join rows of two sides at a key, many to many.
 
-A change detector before each side knows a row's former and current values. So a key receives at most one message per
-row and batch. The step emits the pairs of rows that arrived or changed, and deletes the pairs of rows that left the
-key. A pair whose two rows changed is emitted once. On an outer side, a row without a match is emitted alone, and
-that result is deleted when its first match arrives. Results are generated lazily, however many rows a key has."""
+A change detector in front of each side knows each row's former and current values (`reported`), so a key receives at
+most one message per row and batch. The step emits the pairs of a row that arrived or changed, and the ends of the pairs
+of a row that left the key; a pair whose two rows both changed is emitted once. On an outer side, a row without partner
+is emitted alone, and that result is deleted when its first partner arrives.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cdc.model.errors import Fatal
 from joins.query.nodes import Node, Pair
-from joins.steps.pages import Pages, opened, page_key
 from joins.steps.records import (
     GONE,
     NEW,
@@ -20,19 +21,14 @@ from joins.steps.records import (
     Message,
     Values,
     joined,
-    pack,
     payload_of,
     text_of,
     trace_of,
     ts_of,
-    unpack,
     values_of_text,
     values_text,
 )
 from joins.steps.state import no_row, whole_row
-
-Get = Callable[[bytes], bytes | None]
-Put = Callable[[bytes, bytes | None], None]
 
 
 class Side(NamedTuple):
@@ -95,11 +91,19 @@ def reported(
         yield side.alone(name, payload)
 
 
+@dataclass(frozen=True, slots=True)
+class PairState:
+    """State of one key of a pairs join: per side, the payloads of its rows by name."""
+
+    left: Mapping[bytes, bytes] = field(default_factory=dict)
+    right: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
 class _Met(NamedTuple):
     """One side of a key: its rows after the batch, how many there were before, and the batch's changes by row id."""
 
     side: Side
-    rows: Pages
+    rows: Mapping[bytes, bytes]
     before: int
     changes: Mapping[bytes, Message]
 
@@ -108,49 +112,39 @@ class _Met(NamedTuple):
         return name not in self.changes or self.changes[name].op == PUT
 
 
-def paired_in(
-    pair: Pair, target: int, table: str, k: bytes, messages: Iterable[Message], get: Get, put: Put
-) -> Iterator[Message]:
-    """Process a batch of messages for one key. Yield the pairs, and deletes of pairs, as messages to `target`.
+def pairs_step(
+    pair: Pair, target: int, table: str, k: bytes, state: PairState | None, messages: Iterable[Message]
+) -> tuple[PairState | None, Iterator[Message]]:
+    """Fold a batch into one key. Return its new state, and the pairs for `target`, or their ends.
 
-    `get` reads and `put` writes an entry of the store; `put` of None deletes it. All is stored before the first
-    message is yielded. `table` is named in errors. Raises Fatal if there are more than `pair.most` pairs."""
+    `table` is named in error messages. Raises Fatal if more than `pair.most` pairs meet.
+    """
     changes: tuple[dict[bytes, Message], dict[bytes, Message]] = ({}, {})
     for message in messages:
         changes[message.r[0]][message.r[1:]] = message
-    head = get(k)
-    heads = [b"", b""] if head is None else unpack(head)
-    sides = [_opened(Side(pair, n, target), k, heads[n], changes[n], get, put) for n in range(2)]
-    left, right = (len(one.rows) for one in sides)
-    if left * right > pair.most:
+    before = state or PairState()
+    left, right = (
+        _changed(Side(pair, n, target), rows, changes[n]) for n, rows in enumerate((before.left, before.right))
+    )
+    if len(left.rows) * len(right.rows) > pair.most:
         raise Fatal(
-            f"table {table}: {left * right} pairs of {pair.alias} at {k[1:].decode()}, more than {pair.most}",
+            f"table {table}: {len(left.rows) * len(right.rows)} pairs of {pair.alias} at {k[1:].decode()}, "
+            f"more than {pair.most}",
             "add an equality to ON, or a WHERE, so that fewer rows meet",
         )
-    after = pack([one.rows.head(b"") for one in sides]) if left or right else None
-    if after != head:
-        put(k, after)
-    return _leaving(sides)
+    after = PairState(left.rows, right.rows) if left.rows or right.rows else None
+    return after, _leaving((left, right))
 
 
-def _opened(side: Side, k: bytes, head: bytes, changes: Mapping[bytes, Message], get: Get, put: Put) -> _Met:
-    """Return one side of a key with its changes applied, and store its pages."""
-
-    def at(page: int) -> bytes:
-        return page_key(k, 2 * page + side.number)
-
-    rows = opened(head, lambda page: get(at(page)))[1] if head else Pages(lambda _: None)
-    former, before = rows.pages, len(rows)
+def _changed(side: Side, before: Mapping[bytes, bytes], changes: Mapping[bytes, Message]) -> _Met:
+    """Return one side of a key after its changes."""
+    rows = dict(before)
     for name, message in changes.items():
         if message.op == GONE:
             rows.pop(name, None)
         else:
             rows[name] = message.p
-    rows.settle()
-    for page, stored in rows.changed().items():
-        if stored is not None or page < former > 1:
-            put(at(page), stored)
-    return _Met(side, rows, before, changes)
+    return _Met(side, rows, len(before), changes)
 
 
 def _leaving(sides: Sequence[_Met]) -> Iterator[Message]:
@@ -164,7 +158,7 @@ def _leaving(sides: Sequence[_Met]) -> Iterator[Message]:
                 puts = ((name, message.p) for name, message in one.changes.items() if message.op != GONE)
                 yield from (one.side.alone(*put) for put in puts)
         if partners.changes:
-            for name, payload in one.rows.listed():
+            for name, payload in one.rows.items():
                 yield from _listed(one, partners, name, payload)
 
 

@@ -153,7 +153,7 @@ class Read(NamedTuple):
 
 
 class Router:
-    """Turns changes into messages for the steps of one fragment, in three parts that can also be called separately.
+    """Turns changes into messages for the steps of a fragment, in three steps.
 
     `reads` returns what each node reads of a change. `shown` removes the images that a node's filter rejects.
     `report` makes messages of the rest. `nodes` are the nodes of the fragment that read tables. `first` is the index

@@ -1,9 +1,9 @@
 """Specify the stateful steps of joins as functions of the state of one key and the messages of one batch for it.
 
-Property tests and the simulation run these functions, the Python engine runs them in Spark, and the kernel must emit
-the same messages. A step reads all messages of a key in a batch before it emits anything. Within a batch, `v` orders
-the changes of one row. Between batches the log does: all messages of a row come from one partition. So only the
-state of `latest` holds a version.
+Property tests and the simulation run these functions, and the kernel must emit the same messages. Each step folds the
+whole batch of a key before it emits anything. Within a batch `v` orders the
+changes of one row. Between batches the log orders them, since the messages of one row come from one partition. So no
+state holds a version, except that of `latest`, which creates such an order for sources that have none.
 
 Keys are processed separately, and yet the result is right. At the end of a batch, an existing row refers to one key
 per lookup join. At that key its newest op is a PUT, which emits the row. At all other keys it is MOVED, which emits
@@ -18,11 +18,10 @@ greater bytes win, so that a repeated batch gives the same result."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from joins.query.plan import Assemble, KeyedJoin
-from joins.steps.pages import Pages, filled, opened, page_key
 from joins.steps.records import (
     DIM_GONE,
     DIM_PUT,
@@ -40,9 +39,7 @@ from joins.steps.records import (
     RefusedRecord,
     joined,
     null_key,
-    pack,
     split_part,
-    unpack,
     values_text,
     with_part,
 )
@@ -59,7 +56,7 @@ class JoinState:
     The payloads are empty if an assembling step has the rows."""
 
     right: bytes = b""
-    rows: dict[bytes, bytes] | Pages = field(default_factory=dict)
+    rows: dict[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -237,9 +234,10 @@ def latest_step(
 ) -> tuple[LatestState | None, tuple[bytes | None, bytes | None] | None]:
     """Process a batch for one row of a source. Return its new state, and its change (before, after) or None.
 
-    It serves sources that repeat or reorder events, or have no before images. A message that is not newer than the
-    state is dropped. The before image is what this step emitted last. State of deleted rows is kept for a limited
-    time. After that, an older event would bring the row back."""
+    This serves sources that repeat events, reorder them or log no before images. A message that is not newer than the
+    newest version seen is dropped; the before image is what this step emitted last. Tombstones remember deleted rows.
+    The kernel lets them expire; after that, an older event would bring the row back.
+    """
     newest: Message | None = None
     for message in messages:
         if newest is None or message.v > newest.v:
@@ -250,43 +248,3 @@ def latest_step(
     after = newest.p if newest.op == PUT else None
     change = None if before is None and after is None else (before, after)
     return LatestState(v=newest.v, p=after), change
-
-
-def joined_in(
-    join: KeyedJoin,
-    k: bytes,
-    messages: Iterable[Message],
-    get: Callable[[bytes], bytes | None],
-    put: Callable[[bytes, bytes | None], None],
-) -> list[Message]:
-    """Run `lookup_step` on one key of a state store, and return the messages. `put` of None deletes an entry."""
-    head = get(k)
-    state, former = None, 1
-    if head is not None:
-        right, rows = opened(head, lambda page: get(page_key(k, page)))
-        state, former = JoinState(right=right, rows=rows), rows.pages
-    after, reported = lookup_step(join, k, state, messages)
-    if after is None:
-        entries = {page_key(k, page): None for page in range(former if former > 1 else 0)}
-        for entry in entries if head is None else [k, *entries]:
-            put(entry, None)
-        return reported
-    kept = after.rows if isinstance(after.rows, Pages) else filled(after.rows)
-    kept.settle()
-    if (changed := kept.head(after.right)) != head:
-        put(k, changed)
-    for page, stored in kept.changed().items():
-        if stored is not None or page < former > 1:
-            put(page_key(k, page), stored)
-    return reported
-
-
-def dump_multi_join(state: MultiJoinState) -> bytes:
-    """Serialize the state of a row of a multi-way join. `load_multi_join` is the inverse."""
-    return pack([state.own, *state.parts])
-
-
-def load_multi_join(stored: bytes) -> MultiJoinState:
-    """Deserialize what `dump_multi_join` wrote."""
-    own, *parts = unpack(stored)
-    return MultiJoinState(own=own, parts=parts)

@@ -1,4 +1,4 @@
-"""Select the first rows of a group, for ROW_NUMBER() with a limit."""
+"""Select the first rows of a group, and build their names and texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from joins.steps.records import values_of_text
 
 
 def first_rows(top: Top, key: bytes, tuples: Tuples) -> dict[bytes, bytes]:
-    """Return the first rows of a group in order: their texts by row id. `key` is the text of the group key.
-
-    Only the pages that contain these rows are read."""
+    """Return the text of each of the first rows by name, in order. `key`: the text of the group's key."""
     group = values_of_text(key)
     found: dict[bytes, bytes] = {}
     for number, (_, values) in enumerate(islice(tuples.entries(), top.most), start=1):

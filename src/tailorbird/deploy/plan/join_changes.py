@@ -9,6 +9,7 @@ from cdc.model.errors import TopologyError, UsageError
 from cdc.model.naming import change_topic, hbase_table, upsert_topic
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
+from joins.kernel.program import ENGINE
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
@@ -80,8 +81,8 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
         return f"its state was built for another SELECT{through} or for other columns"
     if table.state_partitions not in (None, state.partitions):
         return f"state_partitions was {state.partitions} and is {table.state_partitions}"
-    if state.engine not in ("", table.engine):
-        return f"engine was {state.engine} and is {table.engine}"
+    if state.engine not in ("", ENGINE):
+        return f"its state was built by the engine {state.engine}, which no longer exists"
     name = hbase_table(topology.name, table.name)
     if table.sink == "kafka":
         topic = upsert_topic(topology.name, table.name)

@@ -1,7 +1,7 @@
 """Find the source rows that must be read again, so that the join writes certain rows of its table again.
 
 A join writes a row whenever it receives an event of the row of the root table, even if the result is unchanged. The
-capture publishes every row that it reads again. So no special message is needed, and both engines support it. This
+capture publishes every row that it reads again. So no special message is needed. This
 repairs errors in the topic, too, and outdated join state.
 
 Some steps suppress a repeated row: groups, ROW_NUMBER(), many-to-many joins, and the `latest` step. Tables with
