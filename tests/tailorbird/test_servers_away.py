@@ -60,9 +60,11 @@ def begin(command: str, folder: Path) -> subprocess.Popen[str]:
 def test_a_server_that_is_away_is_reported_in_one_line(unavailable: str, tmp_path: Path) -> None:
     """Each command ends by itself: verify with 3 for an incomplete comparison, the others with 1 or 2.
 
-    Its line begins with the unavailable server. There are no client retries and no stack trace.
+    Its line begins with the unavailable server. There are no client retries and no stack trace. `status` reports the
+    processes, and an unavailable Kafka once, although three readers need it.
     """
     begun = {command: begin(command, tmp_path) for command in COMMANDS}
+    status = begin("status", tmp_path)
     for command, process in begun.items():
         output, errors = process.communicate(timeout=120)
         said = errors.strip().splitlines()
@@ -71,13 +73,8 @@ def test_a_server_that_is_away_is_reported_in_one_line(unavailable: str, tmp_pat
         assert said[0].startswith("tailorbird: " + COMMANDS[command].format(unavailable=unavailable)), (
             f"{command}: {errors}"
         )
-
-
-def test_status_reports_the_processes_and_each_server_that_is_away(unavailable: str, tmp_path: Path) -> None:
-    """An unavailable Kafka is reported once, although three readers need it."""
-    process = begin("status", tmp_path)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
+    output, errors = status.communicate(timeout=120)
+    assert status.returncode == 1
     assert [line.split()[0] for line in output.splitlines()] == ["elsewhere"] * 3
     first, second = errors.strip().splitlines()
     assert first.startswith(f"away       Kafka at {unavailable}: ")
