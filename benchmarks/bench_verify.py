@@ -36,7 +36,8 @@ from cdc.process.file_topology import home, load_topology
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.log.run_log_stage import LAST, LogStageOptions, verify_log
+from tailorbird.verify.log.run_topics import verify_log
+from tailorbird.verify.log.topic_comparison import LAST, LogStageOptions
 
 ROWS, ROUNDS, CHANGED, FAULTS, RATE = 1_000_000, 3, 1000, 10, 500
 COLUMNS = "id, customer_id, status, amount, created_at, quantity, note, paid"

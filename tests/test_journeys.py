@@ -1,4 +1,5 @@
-"""The three data paths through the code, file by file. The tests below compare these maps with the sources.
+"""The three data paths and `tailorbird verify` through the code, file by file. The tests compare these maps with the
+sources.
 
 1. A row → Kafka (one-row transactions of a binlog; docs/adr/0026 describes the general path, and why there are two)
 
@@ -8,7 +9,8 @@
        └ binlog/reading/position       the current position, as GTIDs
        └ events/logged                  TransactionLogged(began, rows, ended), by table
        └ records/transactions          sequence, order, key, op; repair/repairing only if rows must be re-read
-           └ records/records           the envelope (cdc/formats/debezium_bytes writes its bytes)
+           └ records/records           the envelope of each row
+               └ cdc/formats/debezium_bytes    its bytes
        └ capture/follower              when to commit, chunks of snapshots in between
        └ log/kafka_log                 records and position in one transaction of Kafka
 
@@ -40,6 +42,26 @@
     region server ═ HBase's RPC ═▶ peer/tcp_peer ─ peer/peer ─ peer/wire   edits of a batch, answered once Solr has them
        └ index/processor ─ index/collapse (one change per row) ─ index/mapping (cells → document, by the stored layout)
        └ solr/solr_collection                                                 posted, fenced by versions
+
+4. `tailorbird verify`, in the order of the calls (a call through a protocol or a callable is not followed)
+
+    cli/verify/cli_verify ─ verify/request (with verify/log/load): the topology is resolved once ─ verify/run_stages
+       └ verify/log/run_log_stage ─ operate/probes/kafka_probe ─ verify/log/run_topics          the log
+           └ verify/log/file_progress
+           └ verify/log/run_topic ─ verify/log/topic_comparison
+               └ verify/positions, verify/log/kafka_changed_keys, verify/log/kafka_records      which rows; the readers
+               └ verify/log/log_stage ─ verify/log/spans                                        the comparison
+           └ verify/log/run_log_repair ─ verify/log/kafka_repair ─ verify/settling
+       └ verify/table/run_table_stage                                                           the table
+           └ verify/table/hbase_stored_rows, verify/verdict_text, verify/table/source_query     both ends
+           └ verify/table/table_stage ─ verify/compare, verify/rounds                           the comparison
+           └ verify/table/run_table_repair ─ operate/status/kafka_dead_letters
+               └ verify/table/kafka_reread, verify/table/table_repair
+       └ verify/index/run_index_stage                                                           the index
+           └ verify/index/solr_documents, verify/index/hbase_row_documents                      both ends
+           └ verify/index/index_stage ─ verify/merging                                          the comparison
+           └ verify/index/run_index_repair ─ verify/index/index_repair
+       └ cli/verify/cli_verify ─ verify/verdict_text, verify/findings                           printed
 """
 
 from __future__ import annotations
@@ -55,9 +77,11 @@ import pytest
 
 from benchmarks.bench_loops import records_of, write_binlog
 from joins.kernel.program import GROUPED, RENAMED, STEPS
+from tests.call_path import call_path, returns
 
 SRC = Path(__file__).parents[1] / "src"
-ROOTS = {1: SRC / "ingest", 2: SRC / "joins", 3: SRC / "indexer"}
+ROOTS = {1: SRC / "ingest", 2: SRC / "joins", 3: SRC / "indexer", 4: SRC / "tailorbird"}
+MOST_RETURNS = 10  # of `tailorbird verify`
 CHANGES = 400
 
 
@@ -66,10 +90,15 @@ def journey(number: int) -> str:
     return re.split(r"^\d\. ", __doc__ or "", flags=re.MULTILINE)[number]
 
 
+def files(number: int) -> set[str]:
+    """Return the files that a map names, below the folder of its stage."""
+    return set(re.findall(r"\b[a-z]+(?:/[a-z]+)?/[a-z_]+\b", journey(number))) - {"docs/adr"}
+
+
 @pytest.mark.parametrize("number", ROOTS)
 def test_every_file_of_the_map_exists(number: int) -> None:
     """Each `folder/file` on the map is a module of that stage, or of `cdc` if the map says so."""
-    names = set(re.findall(r"\b[a-z]+(?:/[a-z]+)?/[a-z_]+\b", journey(number))) - {"docs/adr"}
+    names = files(number)
     assert len(names) > 5
     roots = {name: SRC if name.startswith("cdc/") else ROOTS[number] for name in names}
     assert {name for name, root in roots.items() if not (root / f"{name}.py").exists()} == set()
@@ -90,19 +119,37 @@ def test_every_step_of_the_kernel_is_on_the_map() -> None:
 
 
 def test_a_row_passes_no_other_file(tmp_path: Path) -> None:
-    """The map has every file that a one-row transaction passes between the buffer and its record."""
+    """The map has every file of all packages that a one-row transaction passes between the buffer and its record."""
     write_binlog(tmp_path / "binlog.000001", CHANGES)
     calls: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(str(ROOTS[1])):
-            calls[str(Path(frame.f_code.co_filename).relative_to(ROOTS[1]).with_suffix(""))] += 1
+        if event == "call" and frame.f_code.co_filename.startswith(f"{SRC}/"):
+            calls[str(Path(frame.f_code.co_filename).relative_to(SRC).with_suffix(""))] += 1
 
     sys.setprofile(count)
     try:
         records_of(tmp_path / "binlog.000001")
     finally:
         sys.setprofile(None)
-    passed = {name for name, number in calls.items() if number >= CHANGES / 2}
-    assert len(passed) == 6
-    assert {name for name in passed if name not in journey(1)} == set()
+    passed = {name.removeprefix("ingest/") for name, number in calls.items() if number >= CHANGES / 2}
+    assert len(passed) == 7
+    assert passed - files(1) == set()
+
+
+def test_verify_takes_a_straight_path() -> None:
+    """`tailorbird verify`, followed through its own code, moves back into a file that it has left at most ten times.
+
+    The path has each function of `tailorbird` once, at its first call, in the order in which the calls are written,
+    with all branches of all three stages. Calls into other packages are left out: maps 1 to 3 describe those. So are
+    calls that the program resolves as it runs. A return is a move into a file that the path had left before.
+    """
+    path = [place.file.removeprefix("tailorbird/") for place in call_path("tailorbird.cli.verify.cli_verify", "verify")
+            if place.file.startswith("tailorbird/")]  # fmt: skip
+    assert set(path) == files(4)
+    assert returns(path) <= MOST_RETURNS
+
+
+def test_returns_are_counted() -> None:
+    """Stays in one file count once, and each later move back into it counts as a return."""
+    assert [returns(path) for path in ("", "a", "aab", "aba", "abab", "abcba")] == [0, 0, 0, 1, 2, 2]

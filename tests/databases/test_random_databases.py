@@ -12,7 +12,7 @@ import pytest
 from cdc.topology.reader import read_topology
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.log.run_log_stage import verify_log
+from tailorbird.verify.log.run_topics import verify_log
 from tests.databases.capturing import ThreadedCapture
 from tests.databases.cases import Case, Line, read, written
 from tests.databases.fuzz import CASES, served

@@ -41,6 +41,7 @@ from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tailorbird.operate.wait.run_wait import Waiter
+from tailorbird.verify import settling
 from tailorbird.verify.explain.explanation_text import lines_of
 from tailorbird.verify.explain.run_explain import Explainer
 from tailorbird.verify.index import run_index_stage
@@ -238,7 +239,7 @@ def test_verify_names_and_repairs_rows_that_are_wrong_during_live_traffic(
     """
     for stage in (run_index_stage, run_table_stage):
         monkeypatch.setattr(stage, "_BETWEEN_LOOKS", 0.3)
-        monkeypatch.setattr(stage, "_STANDSTILL", 200.0)  # on a busy machine
+    monkeypatch.setattr(settling, "STANDSTILL", 200.0)  # on a busy machine
     monkeypatch.setattr(SilentTerminal, "ask", lambda *_: True)
     other_shop = MySqlShop(thread.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     table, thrift, changed = thread.topology.tables["orders_wide"], thread.topology.hbase.thrift, 10**13

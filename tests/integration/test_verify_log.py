@@ -22,7 +22,7 @@ from cdc.model.naming import positions_topic, schemas_topic
 from cdc.process.file_topology import load_topology
 from tailorbird.cli.app import app
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.log.run_log_stage import verify_log
+from tailorbird.verify.log.run_topics import verify_log
 from tests.integration.conftest import servers
 from tests.support.waiting import wait_for
 

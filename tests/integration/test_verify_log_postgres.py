@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from cdc.process.file_topology import load_topology
 from tailorbird.cli.app import app
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.log.run_log_stage import verify_log
+from tailorbird.verify.log.run_topics import verify_log
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 ROWS = 3000

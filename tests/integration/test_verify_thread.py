@@ -21,11 +21,10 @@ from joins.stores.hbase_table import joined_table
 from tailorbird.cli.cli_demo_steps import counts, wait_until_quiet
 from tailorbird.devtools.demo.shop import SCHEMAS, ShopStatement, ShopTransaction
 from tailorbird.devtools.stack.proc_stack import Stack
+from tailorbird.verify import settling as settling_module
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.index import run_index_stage
 from tailorbird.verify.index.run_index_stage import verify_indexes
 from tailorbird.verify.request import SilentTerminal, StageResult, parse_request
-from tailorbird.verify.table import run_table_stage
 from tailorbird.verify.table.run_table_stage import verify_tables
 from tests.integration.test_thread import RunningPipeline, a_thread
 from tests.support.waiting import wait_for
@@ -52,8 +51,7 @@ def wide(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
 @pytest.fixture(autouse=True)
 def settling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings for a busy machine, with yes as the answer to every question."""
-    for stage in (run_index_stage, run_table_stage):
-        monkeypatch.setattr(stage, "_STANDSTILL", 300.0)
+    monkeypatch.setattr(settling_module, "STANDSTILL", 300.0)
     monkeypatch.setattr(SilentTerminal, "ask", lambda *_: True)
 
 

@@ -21,7 +21,8 @@ def load_topology(file: str) -> Topology:
     Raises the errors of `read_file`.
     """
     topology = read_file(file)
-    return in_versions(topology, kept_versions(topology.name))
+    versions = kept_versions(topology.name)
+    return in_versions(topology, versions)
 
 
 def load_serving(file: str) -> Topology:
@@ -30,7 +31,8 @@ def load_serving(file: str) -> Topology:
     Versions that are being built, or kept for a rollback, are left out.
     """
     topology = read_file(file)
-    return in_versions(topology, kept_versions(topology.name), serving_only=True)
+    versions = kept_versions(topology.name)
+    return in_versions(topology, versions, serving_only=True)
 
 
 def read_file(file: str) -> Topology:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cdc.model.errors import UsageError
 from cdc.model.event import Position
 from ingest.ledger.places import Reach
 
@@ -16,6 +17,19 @@ _PLACE = re.compile(r"([^\s,:]+\.\d+|\d+/\d+):(\d+)")
 def text_of(position: Position) -> str:
     """Return a position as text: its GTID set, or else `file:offset`."""
     return position.gtid_set or f"{position.file}:{position.pos}"
+
+
+def place_reported(position: Position) -> str:
+    """Format a position for a message."""
+    return f"GTIDs {position.gtid_set}" if position.gtid_set else f"{position.file}:{position.pos}"
+
+
+def parse_cut(text: str) -> Reach:
+    """Parse the cut of `--changed-since`. UsageError for an invalid text."""
+    try:
+        return Reach(position_of(text))
+    except ValueError as error:
+        raise UsageError(f"--changed-since {text}: {error}", "last, a GTID set, or file:position") from error
 
 
 def position_of(text: str) -> Position:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from cdc.model.errors import UsageError
 from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
+from joins.select.parser import tables_of
 from tailorbird.verify.findings import Stage, Verdict
+from tailorbird.verify.log.load import limits_of
 
 STAGES: tuple[Stage, ...] = ("log", "table", "index")  # all stages, in the order of the data flow
 
@@ -20,20 +22,23 @@ STAGES: tuple[Stage, ...] = ("log", "table", "index")  # all stages, in the orde
 class Request:
     """The tables and stages that `tailorbird verify` compares, and whether it repairs differences.
 
-    - `everything`: the user named no table. `captured`: named source tables, which only the log stage compares.
+    - `everything`: the user named no table. `reads`: the source tables that each joined table reads.
+    - `captured`: those tables and the named source tables, which only the log stage compares.
     - `sample`: compare the values of one in so many rows, in stages that support it. `turn`: which of them (None: it
       changes hourly).
-    - `since`, `resume`, `max_load`, `threads`: see `tailorbird.verify.log.run_log_stage.LogStageOptions`."""
+    - `since`, `resume`, `max_load`, `threads`: see `tailorbird.verify.log.topic_comparison.LogStageOptions`.
+    """
 
     topology: Topology
     tables: tuple[str, ...]
     stages: tuple[Stage, ...] = STAGES
     everything: bool = True
-    captured: tuple[TableId, ...] = ()
+    reads: Mapping[str, frozenset[TableId]] = field(default_factory=dict)
+    captured: frozenset[TableId] = frozenset()
     sample: int = 1
     since: str = ""
     resume: bool = False
-    max_load: str = ""
+    max_load: Mapping[str, int] = field(default_factory=dict)
     threads: int = 2
     turn: int | None = None
     repair: bool = False
@@ -102,7 +107,7 @@ def parse_request(
     dry_run: bool = False,
 ) -> Request:
     """Build a request from command-line options. Raises UsageError for an unknown stage or table, or an invalid
-    option."""
+    query or option."""
     if dry_run and not repair:
         raise UsageError("--dry-run shows what --repair would do", "add --repair")
     if since and list(stages or ()) != ["log"]:
@@ -120,16 +125,19 @@ def parse_request(
         elif name not in kept:
             reported = ", ".join(kept) or "no table in HBase"
             raise UsageError(f"{topology.file}: no table {name} to compare", f"it has {reported}")
+    compared = tuple(name for name in kept if not tables or name in tables)
+    reads = {name: tables_of(topology, topology.tables[name]) for name in compared}
     return Request(
         topology=topology,
-        tables=tuple(name for name in kept if not tables or name in tables),
+        tables=compared,
         stages=tuple(one for one in STAGES if not stages or one in stages),
         everything=not tables,
-        captured=tuple(captured),
+        reads=reads,
+        captured=frozenset(captured).union(*reads.values()),
         sample=_sample(sample) if sample else 1,
         since=since,
         resume=resume,
-        max_load=max_load,
+        max_load=limits_of(max_load),
         threads=threads,
         repair=repair,
         dry_run=dry_run,

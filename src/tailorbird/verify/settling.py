@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+STANDSTILL, MOST = 60.0, 600.0  # seconds of a wait: while the far end makes no progress, and in total
+
 
 class SettlingPolicy:
     """Ends a wait after `standstill` seconds without progress, or when all waits together took `most` seconds.
@@ -29,3 +31,8 @@ class SettlingPolicy:
         if now - self._moved >= self._standstill:
             self._left = 0.0
         return self._left <= 0.0
+
+
+def settling_policy() -> SettlingPolicy:
+    """Return the limits of a stage's waits, or of a repair's."""
+    return SettlingPolicy(standstill=STANDSTILL, most=MOST)

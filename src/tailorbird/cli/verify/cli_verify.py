@@ -63,7 +63,7 @@ def verify(
     from cdc.process.proc_log_lines import log_lines
     from tailorbird.verify.run_stages import verify_stages
 
-    results: list[StageResult] = []
+    results, terminal = list[StageResult](), _Terminal(yes=yes, force=force)
     try:
         if sample and deep:
             raise UsageError("--sample and --all exclude one another", "choose one")
@@ -76,7 +76,7 @@ def verify(
             raise UsageError(
                 "--repair writes, and there is no terminal to ask for confirmation", "add --yes or --dry-run"
             )
-        for one in verify_stages(request, _Terminal(yes=yes, force=force)):
+        for one in verify_stages(request, terminal):
             results.append(one)
             _report(one, as_json=as_json)
         if not results:
@@ -126,8 +126,8 @@ def _report(result: StageResult, *, as_json: bool) -> None:
 
 
 def _report_verdict(verdict: Verdict, *, as_json: bool) -> None:
-    if as_json:
-        for reported in (*(finding.to_json() for finding in verdict.findings), verdict.to_json()):
-            typer.echo(json.dumps(reported))
-    else:
+    if not as_json:
         typer.echo("\n".join(lines_of(verdict)))
+        return
+    for reported in (*(finding.to_json() for finding in verdict.findings), verdict.to_json()):
+        typer.echo(json.dumps(reported))

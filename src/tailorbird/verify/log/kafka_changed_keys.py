@@ -8,25 +8,24 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc.model.errors import Retriable, UsageError
-from cdc.model.naming import TRUNCATE_KEY, positions_topic
-from cdc.topology.topology import Topology
+from cdc.model.brokers import Brokers
+from cdc.model.errors import Retriable
+from cdc.model.naming import TRUNCATE_KEY
 from ingest.ledger.ledger import Partition, read_reach
 from ingest.ledger.places import Reach
-from tailorbird.verify.positions import position_of
 
 _ANSWER = 20.0
 Ends = Mapping[Partition, int]
 
 
 class KafkaChangedKeys:
-    """Reads a topology's topics from given offsets to their ends. Raises Retriable while Kafka is unavailable."""
+    """Reads topics from given offsets to their ends. Raises Retriable while Kafka is unavailable."""
 
-    def __init__(self, topology: Topology) -> None:
-        self._topology = topology
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
         self._consumer = Consumer(
             {
-                **topology.log.brokers.librdkafka(),
+                **brokers.librdkafka(),
                 "group.id": "tailorbird-verify",  # required by the client; nothing is ever committed
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -48,22 +47,19 @@ class KafkaChangedKeys:
         found = {key for key, _ in self._records(starts)}
         return None if TRUNCATE_KEY in found else found
 
-    def ends(self, source: str, cut: str) -> Ends | None:
+    def ends(self, topic: str, source: str, cut: Reach) -> Ends | None:
         """Return the ends that a source's topics had at a position (`cut`), by the newest positions record before
         it.
 
-        None if Kafka no longer has such a record. Raises UsageError for an invalid position."""
-        try:
-            reach = Reach(position_of(cut))
-        except ValueError as error:
-            raise UsageError(f"--changed-since {cut}: {error}", "last, a GTID set, or file:position") from error
-        topic, found = positions_topic(self._topology.name), None
+        `topic`: the topic of positions. None if it no longer has such a record.
+        """
+        found = None
         partitions = self._consumer.list_topics(topic, timeout=_ANSWER).topics[topic].partitions
         for _, value in self._records({(topic, number): OFFSET_BEGINNING for number in partitions}):
             if value is None:
                 continue
             one = read_reach(json.loads(value))
-            if one.source == source and reach.includes(one.position):
+            if one.source == source and cut.includes(one.position):
                 found = one.ends
         return found
 
@@ -87,6 +83,6 @@ class KafkaChangedKeys:
                         raise KafkaException(error)
                 if time.monotonic() > deadline:
                     topic = sorted(left)[0][0]
-                    raise Retriable(f"Kafka at {self._topology.log.brokers} does not return records of {topic}")
+                    raise Retriable(f"Kafka at {self._brokers} does not return records of {topic}")
         except KafkaException as error:
-            raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}") from error
+            raise Retriable(f"Kafka at {self._brokers}: {error.args[0].str()}") from error

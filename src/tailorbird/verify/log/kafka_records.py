@@ -7,9 +7,9 @@ import time
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
 from cdc.model.event import Position
-from cdc.topology.topology import Topology
 from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.places import Reach, tag_of
 from ingest.ledger.run_ledger import Ledger
@@ -22,8 +22,8 @@ _ANSWER = 20.0
 class KafkaRecords:
     """The far end of one table (implements `log_stage.FarTable`)."""
 
-    def __init__(self, topology: Topology, ledger: Ledger, partition_ledger: PartitionLedger) -> None:
-        self._topology, self._ledger, self._partition_ledger = topology, ledger, partition_ledger
+    def __init__(self, brokers: Brokers, ledger: Ledger, partition_ledger: PartitionLedger) -> None:
+        self._brokers, self._ledger, self._partition_ledger = brokers, ledger, partition_ledger
         self._source = partition_ledger.schema.table_id.source
         self._consumer: Consumer | None = None
 
@@ -44,7 +44,7 @@ class KafkaRecords:
         try:
             value = self._value(partition, offset)
         except KafkaException as error:
-            raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}") from error
+            raise Retriable(f"Kafka at {self._brokers}: {error.args[0].str()}") from error
         if value is None:
             return None
         envelope = orjson.loads(value)
@@ -63,7 +63,7 @@ class KafkaRecords:
         if self._consumer is None:
             self._consumer = Consumer(
                 {
-                    **self._topology.log.brokers.librdkafka(),
+                    **self._brokers.librdkafka(),
                     "group.id": "tailorbird-verify",  # required by the client; nothing is ever committed
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",

@@ -30,6 +30,7 @@ from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.places import Reach
 from tailorbird.verify.findings import MOST_FINDINGS, Finding, Kind, Verdict
 from tailorbird.verify.log.spans import ComparedSpan, Span, spans_of
+from tailorbird.verify.positions import place_reported
 
 T = TypeVar("T")
 _LOOKS = 4  # rounds for a leaf's digest, and then for its rows
@@ -384,8 +385,3 @@ def _only(seen: SourceReading, digests: Mapping[int, Digest]) -> SourceReading:
 def _some(all_: Sequence[T], most: int) -> Iterator[list[T]]:
     for begin in range(0, len(all_), most):
         yield list(all_[begin : begin + most])
-
-
-def place_reported(position: Position) -> str:
-    """Format a position as text."""
-    return f"GTIDs {position.gtid_set}" if position.gtid_set else f"{position.file}:{position.pos}"

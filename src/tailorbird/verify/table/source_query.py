@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from cdc.model.schema import TableId
 from cdc.stored.cells import Barrier, RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Source, Table, Topology
-from joins.select.parser import tables_of
 from tailorbird.verify import mysql_tables, pg_tables
 from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot
 from tailorbird.verify.sql_oracle import answer
@@ -26,14 +25,21 @@ Read = Callable[[Source, Collection[TableId]], TablesSnapshot]
 
 
 class SourceQuery:
-    """Runs the query of one joined table over its sources. Each call reads the source tables again.
+    """Runs the query of one joined table over its sources. Each call reads its source tables (`tables`) again.
 
     Raises Retriable while a source is unavailable, Skippable if the result is unknown."""
 
-    def __init__(self, topology: Topology, table: Table, layout: Layout, *, read: Read = read_snapshot) -> None:
-        self._topology, self._table, self._read = topology, table, read
+    def __init__(
+        self,
+        topology: Topology,
+        table: Table,
+        layout: Layout,
+        tables: Collection[TableId],
+        *,
+        read: Read = read_snapshot,
+    ) -> None:
+        self._topology, self._table, self._tables, self._read = topology, table, tables, read
         self._codec = RowCodec(layout)
-        self._tables = tables_of(topology, table)
 
     def ask(self) -> QueryAnswer:
         """Return the result of the query, and the sources' positions, which are at or after the snapshots."""
@@ -54,9 +60,8 @@ class SourceQuery:
         return QueryAnswer(rows, positions, refused, found.unknown)
 
 
-def obstacle(topology: Topology, table: Table, layout: Layout | None, barrier: Barrier | None) -> str:
-    """Return the reason why a table cannot be compared with its sources, or an empty text."""
-    sources = {one.source: topology.sources[one.source] for one in tables_of(topology, table)}
+def obstacle(sources: Mapping[str, Source], layout: Layout | None, barrier: Barrier | None) -> str:
+    """Return the reason why a table cannot be compared with its sources (by name), or an empty text."""
     for name, source in sources.items():
         if source.type == "sql" or source.poll is not None:
             return f"source {name} is polled and has no log positions"

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tailorbird.verify.table.rereads import TableReread
 from tailorbird.verify.table.table_stage import DifferingRow, Row, Stored
 
 
@@ -87,3 +88,24 @@ def repair_rows(
     again = sum(one.expected is not None for one in some)
     confirmed = sum(key in now and key not in gone for key in seen)
     return RepairedRows(removed=len(gone), reported=0 if without_join else again, confirmed=confirmed, left=early)
+
+
+def extra_reported(gone: int) -> str:
+    """Return a text about rows that only HBase has."""
+    return f"the sources do not have {_rows(gone)} of HBase, and this table's join cannot write single rows again"
+
+
+def steps_reported(gone: int, again: int, read: Sequence[TableReread]) -> str:
+    """Describe the steps of a repair: rows to delete (`gone`), rows to write again, and source rows to read."""
+    if not read:
+        return f"delete {_rows(gone)} of HBase at their versions, if you confirm it (--force)"
+    tables = ", ".join(f"{'rows' if one.where else 'all rows'} of {one.table}" for one in read)
+    once_more = f"writes {_rows(again)} again" if again else "writes the rows again if it has them"
+    parts = [f"read {tables} again, so that the join {once_more}"]
+    if gone:
+        parts.append(f"then delete those of {_rows(gone)} of HBase that the join has not written again")
+    return ", and ".join(parts)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
