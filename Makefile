@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto matrix chaos fuzz fuzz-database
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,6 +39,7 @@ check: $(BIN)/tailorbird ## check format, lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory check-proto
 	$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src tests benchmarks
 	@$(MAKE) --no-print-directory docs
 
@@ -111,9 +112,17 @@ bench-verify: setup ## compare `verify` of a log with one query that digests the
 bench-gateway: setup ## measure a gateway with a thousand agents; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_gateway $(ARGS)
 
+# Protobuf definitions, each with the folder of its generated code.
+PROTOS := wire:src/indexer/peer fleet:src/ingest/fleet
+protoc = $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=$(2) --pyi_out=$(2) proto/$(1).proto
+
 proto: $(BIN)/tailorbird ## generate the Python code of proto/*.proto
-	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/indexer/peer --pyi_out=src/indexer/peer proto/wire.proto
-	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src/ingest/fleet --pyi_out=src/ingest/fleet proto/fleet.proto
+	$(foreach one,$(PROTOS),$(call protoc,$(firstword $(subst :, ,$(one))),$(lastword $(subst :, ,$(one)))) &&) true
+
+check-proto: ## check that the committed code is what proto/*.proto generates (run `make proto` if it is not)
+	@rm -rf build/proto && mkdir -p build/proto
+	@$(foreach one,$(PROTOS),$(call protoc,$(firstword $(subst :, ,$(one))),build/proto) &&) true
+	@$(foreach one,$(PROTOS),$(foreach kind,pyi py,diff -u $(lastword $(subst :, ,$(one)))/$(firstword $(subst :, ,$(one)))_pb2.$(kind) build/proto/$(firstword $(subst :, ,$(one)))_pb2.$(kind) &&)) true
 
 bench-dashboard: setup-test ## measure panels over a million documents with fifty viewers; starts the local stack
 	@$(BIN)/tailorbird stack up

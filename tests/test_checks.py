@@ -58,3 +58,19 @@ def test_planted_fault_fails_the_check(
     result = run(folder, *command)
     assert result.returncode != 0
     assert message in result.stdout + result.stderr
+
+
+def test_generated_code_is_compared_with_its_definition(tmp_path: Path) -> None:
+    """The committed protobuf code is what proto/*.proto generates. A message that it lacks is reported."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copytree(ROOT / "proto", tmp_path / "proto")
+    for folder in ("indexer/peer", "ingest/fleet"):
+        shutil.copytree(ROOT / "src" / folder, tmp_path / "src" / folder)
+    command = ["make", "check-proto", f"BIN={BIN}"]
+    clean = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert clean.returncode == 0, clean.stdout + clean.stderr
+    definition = tmp_path / "proto" / "fleet.proto"
+    definition.write_text(f"{definition.read_text()}\nmessage Planted {{}}\n")
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "+class Planted" in result.stdout
