@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from cdc.stored import fields
 from cdc.topology.topology import Index, Table
+from indexer.solr.solr_collection import SolrCollection
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.index.hbase_row_documents import RowDocuments
 from tailorbird.verify.index.index_stage import IndexStage, Sample
@@ -39,12 +40,15 @@ def _foreign(index: Index) -> Verdict:
 
 def _verified(request: Request, table: Table, index: Index, terminal: Terminal) -> StageResult:
     topology = request.topology
-    with closing(VisibleDocuments(topology, index, settling=settling_policy())) as shown:
-        count, collection = shown.count(), shown.collection
+    with ExitStack() as opened:
+        collection = opened.enter_context(
+            closing(SolrCollection(topology.solr, index.collection, commit_within=index.commit_within))
+        )
         rows = RowDocuments(topology, table, index, know=collection.know_fields, fit=collection.converted)
         rows.check(topology.file)
         layout = rows.newest_layout()
-        with terminal.progress(f"index {index.name}", count) as reported:
+        shown = opened.enter_context(closing(VisibleDocuments(topology, index, collection, settling=settling_policy())))
+        with terminal.progress(f"index {index.name}", shown.count()) as reported:
             stage = IndexStage(
                 table=table.name,
                 index=index.name,

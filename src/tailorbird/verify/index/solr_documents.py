@@ -28,23 +28,19 @@ _OURS = frozenset({fields.INDEXED_AT, "_version_"})
 class VisibleDocuments:
     """Reads one collection as queries see it. Raises Retriable while Solr is unavailable or lacks the collection."""
 
-    def __init__(self, topology: Topology, index: Index, *, settling: SettlingPolicy) -> None:
+    def __init__(
+        self, topology: Topology, index: Index, collection: SolrCollection, *, settling: SettlingPolicy
+    ) -> None:
         self._url = topology.solr.url
         self._path = f"/{index.collection}/select"
         self._name = index.collection
         self._connections = SolrConnections(topology.solr, timeout=60.0)
-        self._collection = SolrCollection(topology.solr, index.collection, commit_within=index.commit_within)
+        self._collection = collection
         self._settling = settling
-
-    @property
-    def collection(self) -> SolrCollection:
-        """Return the collection, which knows the types of its fields."""
-        return self._collection
 
     def close(self) -> None:
         """Close the connections."""
         self._connections.close()
-        self._collection.close()
 
     def count(self) -> int:
         """Return the current number of row documents."""
