@@ -38,6 +38,7 @@ SMALL = ("tests/test_glossary.py", "tests/test_rooms.py")
 SPARK = "tests/joins/test_spark_session.py"
 OWN_SERVERS = (
     "tests/databases/",
+    "tests/hostile/",
     "tests/ingest/binlog/",
     "tests/ingest/poll/",
     "tests/ingest/postgres/",

@@ -12,6 +12,7 @@ import pytest
 
 from cdc.model.event import Row
 from cdc.model.schema import TableId, TableSchema
+from cdc.model.tls import Tls
 from cdc.model.types import Canonical, LogicalType
 from cdc.stored.values import decoder, encoder
 from cdc.topology.reader import read_topology
@@ -211,6 +212,6 @@ def test_zero_dates_go_to_the_dead_letters(capture: Callable[..., Any]) -> None:
 def test_connections_are_encrypted_as_asked(capture: Callable[..., Any], mode: Any, encrypted: bool) -> None:
     """`ssl_mode` applies to the connections that request it; the stack's server offers TLS."""
     source = read_topology(capture("t").file.read_text(), file="t.yml", environ={}).sources["shop"]
-    with connected(replace(source, ssl_mode=mode)) as connection:
+    with connected(replace(source, tls=Tls(mode=mode))) as connection:
         ((_, cipher),) = query(connection, "SHOW STATUS LIKE 'Ssl_cipher'")
     assert bool(cipher) == encrypted

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,16 +14,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __al
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.progress import ProgressListener
 from tailorbird.devtools.stack.service_spec import ServiceSpec
 from tailorbird.devtools.stack.settings import ServiceName, StackSettings
+from tests.support.certificates import self_signed
 from tests.support.ports import free_port
 
 USER, PASSWORD = "tailorbird", 's3cret-"quoted\\-ünlike'
@@ -74,11 +69,11 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     ports = {"kafka": free_port(), "kafka_controller": free_port()}
     settings = StackSettings.from_environ(own, folder, home=folder / "home", ports=ports)
     ca_file, key_store, port, mutual = folder / "ca.pem", folder / "broker.pem", free_port(), free_port()
-    certificate, key = _certificate()
+    certificate, key = self_signed()
     ca_file.write_bytes(certificate)
     key_store.write_bytes(key + certificate)
     certificate_file, key_file = folder / "client.pem", folder / "client.key"
-    certificate, key = _certificate(PASSWORD)
+    certificate, key = self_signed(PASSWORD)
     certificate_file.write_bytes(certificate)
     key_file.write_bytes(key)
     stack = _Secured(settings, port, mutual, key_store, certificate_file)
@@ -142,25 +137,3 @@ def _know_user(address: str) -> None:
 def _java(value: str) -> str:
     """Format a value for a Java properties file."""
     return "".join(one if one.isascii() and one != "\\" else f"\\u{ord(one):04x}" for one in value)
-
-
-def _certificate(password: str = "") -> tuple[bytes, bytes]:
-    """Create a self-signed certificate of 127.0.0.1 and its key, both PEM; encrypt the key if there is a password."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "of a test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    hidden = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
-    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
-    return made.public_bytes(serialization.Encoding.PEM), secret

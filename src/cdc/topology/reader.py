@@ -29,6 +29,7 @@ from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import read_rule
 from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
 from cdc.topology.reader_syslog import messages_alone, read_syslog
+from cdc.topology.reader_tls import read_tls
 from cdc.topology.topology import Check, Dashboard, Delivery, Index, SnapshotMode, Source, SourceType, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
 
@@ -159,7 +160,6 @@ def _source(name: str, s: Section) -> Source:
         snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
         snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
         unrepresentable=s.take("unrepresentable", lambda v: v.one_of(*get_args(Unrepresentable)), "null"),
-        ssl_mode=s.take("ssl_mode", lambda v: v.one_of("preferred", "required", "disabled"), "preferred"),
         heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
         server_id=s.take("server_id", lambda v: v.number(1, 2**32 - 1)) if numbered else 0,
         snapshot_mode="never"
@@ -203,9 +203,11 @@ _NO_LOGIN: Mapping[str, Any] = {"hostname": "", "port": 0, "username": "", "pass
 
 
 def _login(s: Section, port: int) -> Mapping[str, Any]:
-    """Return a server's address and login."""
+    """Return a server's address, login and TLS settings."""
+    hostname = s.take("hostname", Value.text)
     return {
-        "hostname": s.take("hostname", Value.text),
+        "hostname": hostname,
+        "tls": read_tls(s, hostname),
         "port": s.take("port", lambda v: v.number(1, 65535), port),
         "username": s.take("username", Value.text),
         "password": s.take("password", Value.text),

@@ -12,6 +12,7 @@ from cdc.model.errors import TopologyError
 from cdc.model.escapes import meanings
 from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
 from cdc.model.schema import TableId
+from cdc.model.tls import TLS_IF_OFFERED, Tls, is_loopback
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 
@@ -125,7 +126,7 @@ class Source:
     cascades: Literal["follow", "ignore"] = "follow"
     snapshot_max_threads: int = 2
     snapshot_locking_mode: Literal["none", "minimal"] = "none"
-    ssl_mode: Literal["preferred", "required", "disabled"] = "preferred"
+    tls: Tls = TLS_IF_OFFERED
     heartbeat_interval_ms: int = 0
     dumps: bool = True
     conditions: Callable[[TableId, str], str] | None = field(default=None, repr=False, compare=False)
@@ -148,6 +149,11 @@ class Source:
         if not self.rules and self.filter_policy == "drop":
             return table in self.tables
         return is_captured(self.filter_policy, self.rules, self.databases, table)
+
+    @property
+    def is_trusted(self) -> bool:
+        """Return whether the server proves its identity, or is on this machine."""
+        return self.tls.verifies or is_loopback(self.hostname)
 
     @property
     def is_only_reported(self) -> bool:

@@ -51,5 +51,5 @@ def source_to_query(local: LocalConnection) -> Source:
     return Source(
         name=local.alias, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, database=next(iter(local.databases)), tables=(), server_id=0, snapshot_mode="never",
-        ssl_mode=local.ssl_mode,
+        tls=local.tls,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from cdc.model.errors import UsageError
 from cdc.model.filters import TableRule
 from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId
+from cdc.model.tls import Tls
 from cdc.topology.topology import Source
 from ingest.fleet.desired import SourceSpec
 
@@ -68,7 +69,7 @@ class LocalConnection:
     port: int
     username: str
     password: str = field(repr=False)
-    ssl_mode: Literal["preferred", "required", "disabled"]
+    tls: Tls
     databases: Mapping[str, Mapping[str, TablePolicy] | None]
 
     def table(self, database: str, table: str) -> TablePolicy | None:
@@ -120,7 +121,7 @@ def narrowed(
     rules = {table: _rule(local, table, rule, condition, restrictions) for table, rule in source.rules.items()}
     made = replace(
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
-        password=local.password, ssl_mode=local.ssl_mode, dumps=policy.dumps,
+        password=local.password, tls=local.tls, dumps=policy.dumps,
         conditions=lambda table, where: condition(where, _allowed(local, table).may_compare),
     )  # fmt: skip
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):

@@ -8,6 +8,7 @@ import yaml
 
 from cdc.model.filters import mask
 from cdc.model.identifiers import fold_identifier
+from cdc.topology.reader_tls import read_tls
 from cdc.topology.values import Section, Value, YamlFile
 from ingest.agent.policy import LocalConnection, Policy, TablePolicy
 from ingest.fleet.desired import ALIAS
@@ -63,14 +64,15 @@ def _connections(value: Value) -> Mapping[str, LocalConnection]:
 
 
 def _connection(alias: str, s: Section) -> LocalConnection:
+    hostname = s.take("hostname", Value.text)
     return LocalConnection(
         alias=alias,
         type=s.take("type", lambda v: v.one_of("mysql", "mariadb"), "mysql"),
-        hostname=s.take("hostname", Value.text),
+        hostname=hostname,
         port=s.take("port", lambda v: v.number(1, 65535), 3306),
         username=s.take("username", Value.text),
         password=s.take("password", Value.text),
-        ssl_mode=s.take("ssl_mode", lambda v: v.one_of("preferred", "required", "disabled"), "preferred"),
+        tls=read_tls(s, hostname),
         databases=s.take("databases", _databases),
     )
 

@@ -23,7 +23,9 @@ from cdc.topology.values import NAME
 from ingest.fleet.identity import identity
 
 # Keys that only the agent's policy may set (docs/fleet.md).
-LOCAL = frozenset({"type", "hostname", "port", "username", "password", "ssl_mode", "url"})
+LOCAL = frozenset(
+    {"type", "hostname", "port", "username", "password", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "url"}
+)
 ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _OWN = ("agents", "connection", "running")
 _LONGEST_NAME = 64  # characters of a database's or table's name, on every server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,9 +12,10 @@ from pymysql.converters import conversions
 
 from cdc.model.errors import Fatal, Retriable, Skippable, TableChanged, TailorbirdError, UsageError
 from cdc.model.schema import TableId
+from cdc.model.tls import TlsMode, remedy_of
 from cdc.topology.topology import Source
 from ingest.binlog.transports.mysql_transport import tls_options
-from ingest.binlog.transports.uri import Ssl
+from ingest.binlog.transports.uri import ServerAddress, Ssl
 
 # PyMySQL's converters without those for results: values stay the server's text; only parameters are converted.
 _TEXT_ONLY: Any = {key: value for key, value in conversions.items() if not isinstance(key, int)}
@@ -49,9 +50,28 @@ _LOG_REMEDIES = {
 Connection = pymysql.connections.Connection
 
 
-def ssl_of(source: Source) -> Ssl:
-    """Return PyMySQL's TLS arguments for a source's `ssl_mode`."""
-    return "off" if source.ssl_mode == "disabled" else source.ssl_mode
+_SSL: Mapping[TlsMode, Ssl] = {
+    "disabled": "off", "preferred": "preferred", "required": "required",
+    "verify_ca": "verify_ca", "verify_identity": "verify",
+}  # fmt: skip
+
+
+def address_of(source: Source, *, heartbeat: float = 10.0) -> ServerAddress:
+    """Return a source's server, with login, TLS and replica id. `heartbeat` is in seconds."""
+    tls = source.tls
+    return ServerAddress(
+        host=source.hostname,
+        port=source.port,
+        user=source.username,
+        password=source.password,
+        ssl=_SSL[tls.mode],
+        ca=tls.ca,
+        cert=tls.cert,
+        key=tls.key,
+        server_id=source.server_id,
+        heartbeat=heartbeat,
+        reconnect=False,
+    )
 
 
 def settings(source: Source) -> dict[str, Any]:
@@ -64,7 +84,7 @@ def settings(source: Source) -> dict[str, Any]:
         "charset": "utf8mb4",
         "connect_timeout": 10,
         "autocommit": True,
-        **tls_options(ssl_of(source)),
+        **tls_options(address_of(source)),
     }
 
 
@@ -140,6 +160,8 @@ def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> Tailorb
         return Fatal(message, "check the server's error log")
     if code in _CHANGED:
         return TableChanged(message)
+    if remedy := remedy_of(text):
+        return Retriable(message, remedy)
     if code in _UNAVAILABLE or isinstance(error, pymysql.err.InterfaceError):
         return Retriable(message)
     return Fatal(message)

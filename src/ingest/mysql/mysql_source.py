@@ -22,14 +22,13 @@ from ingest.binlog.format.errors import (
 )
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, parse_gtid_set
 from ingest.binlog.transports.mysql_transport import MysqlTransport
-from ingest.binlog.transports.uri import ServerAddress
 from ingest.capture.groups import IdleDetector
 from ingest.events.foreign_keys import ForeignKeys
 from ingest.events.logged import ENVELOPE, BinlogEvents, ReadAgain
 from ingest.events.prepared import PreparedTransaction
 from ingest.events.tables import Tables
 from ingest.mysql import mysql_schema
-from ingest.mysql.mysql_connection import connected, ssl_of
+from ingest.mysql.mysql_connection import address_of, connected
 from ingest.mysql.mysql_foreign_keys import foreign_keys
 from ingest.mysql.mysql_snapshot import MySqlChunks
 from ingest.records.capture_interfaces import (
@@ -103,7 +102,7 @@ class MySqlSource:
         position = checkpoint.position
         with connected(self._settings) as connection:
             mysql_schema.check_position(connection, self._settings, position)
-        address = replace(self._address(BUSY if busy else HEARTBEAT), by_place=self._damaged)
+        address = replace(address_of(self._settings, heartbeat=BUSY if busy else HEARTBEAT), by_place=self._damaged)
         transport, name = MysqlTransport(address), self._settings.name
         gtids = parse_gtid_set(position.gtid_set) if position.gtid_set else None
         options = StreamOptions(flavour=ENVELOPE, schema=tables, tables=tables.captured)
@@ -128,7 +127,9 @@ class MySqlSource:
         @contextmanager
         def opened(transaction: PreparedTransaction, ended: AnyGtidSet | None) -> Iterator[BinlogReader]:
             # another server id, because a server disconnects the older of two readers with one id
-            transport = MysqlTransport(replace(self._address(HEARTBEAT), server_id=0, follow=False))
+            transport = MysqlTransport(
+                replace(address_of(self._settings, heartbeat=HEARTBEAT), server_id=0, follow=False)
+            )
             identity = GtidSet.parse(transaction.gtid) if isinstance(ended, GtidSet) and transaction.gtid else None
             if identity is not None and isinstance(ended, GtidSet):  # use GTIDs, which are valid also after a fail-over
                 (((source, tag), ((number, _),)),) = identity.intervals.items()
@@ -146,16 +147,3 @@ class MySqlSource:
                 reader.close()
 
         return opened
-
-    def _address(self, heartbeat: float) -> ServerAddress:
-        source = self._settings
-        return ServerAddress(
-            host=source.hostname,
-            port=source.port,
-            user=source.username,
-            password=source.password,
-            server_id=source.server_id,
-            ssl=ssl_of(source),
-            heartbeat=heartbeat,
-            reconnect=False,
-        )

@@ -6,7 +6,7 @@ Results are the server's texts, unchanged, because the same functions read resul
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -14,10 +14,14 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from cdc.model.errors import Retriable, TableChanged, TailorbirdError, UsageError
+from cdc.model.tls import TlsMode, remedy_of
 from cdc.topology.topology import Source
 
 Rows = list[tuple[bytes | None, ...]]
-_SSL = {"preferred": "prefer", "required": "require", "disabled": "disable"}
+_SSL: Mapping[TlsMode, str] = {
+    "disabled": "disable", "preferred": "prefer", "required": "require",
+    "verify_ca": "verify-ca", "verify_identity": "verify-full",
+}  # fmt: skip
 # With these settings, texts contain the whole value and are equal in all sessions, whatever the user's settings are.
 _SESSION = (
     "datestyle=ISO", "intervalstyle=iso_8601", "timezone=UTC", "extra_float_digits=1", "bytea_output=hex",
@@ -47,12 +51,23 @@ def conninfo(source: Source, *, replication: bool = False) -> str:
         user=source.username,
         password=source.password,
         dbname=source.dbname,
-        sslmode=_SSL[source.ssl_mode],
+        **_tls(source),
         connect_timeout=10,
         application_name=f"tailorbird {source.name}",
         options=" ".join(f"-c {setting}" for setting in _SESSION),
         **({"replication": "database"} if replication else {}),
     )
+
+
+def _tls(source: Source) -> dict[str, str]:
+    """Return libpq's TLS parameters. A server that need not prove its identity never gets the password in clear."""
+    tls = source.tls
+    found = {"sslmode": _SSL[tls.mode], "sslrootcert": tls.ca, "sslcert": tls.cert, "sslkey": tls.key}
+    if tls.mode == "verify_identity" and not tls.ca:
+        found["sslrootcert"] = "system"
+    if not source.is_trusted:
+        found["require_auth"] = "!password"
+    return {key: value for key, value in found.items() if value}
 
 
 @contextmanager
@@ -166,10 +181,10 @@ def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
         return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
     if error.state in _CHANGED:
         return TableChanged(message)
-    # All other errors are retried, and `status` shows them: no error of a server ends a source for good. The server may
-    # e unavailable or busy, or a table was altered since its columns were read. A slot may have lost its log, which the
-    # heck of the next session reports. Other faults are for the server's administrator.
-    return Retriable(message)
+    # The server is unavailable or busy, a table was altered since its columns were read, or a slot lost its log, which
+    # the next session's check reports. Or there is a fault that only the server's administrator can repair. No error of
+    # a server ends a source for good: it is retried, and `status` shows the error.
+    return Retriable(message, remedy_of(error.message))
 
 
 def grants(source: Source) -> list[str]:

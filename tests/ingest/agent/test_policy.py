@@ -191,7 +191,7 @@ def test_an_alias_is_not_another_host(key: str) -> None:
         run({"tables": {"orders": {}}, key: "evil"})
     source = run({"tables": {"orders": {}}}).source
     assert (source.hostname, source.port, source.username, source.password) == ("10.0.0.5", 3306, "cdc", "hidden")
-    assert (source.type, source.ssl_mode, source.url) == ("mysql", "required", "")
+    assert (source.type, source.tls.mode, source.url) == ("mysql", "required", "")
     assert "hidden" not in repr(source)
 
 

@@ -21,6 +21,7 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from cdc.model.errors import UsageError
+from cdc.model.tls import is_loopback
 from ingest.binlog.format.codes import HEADER_SIZE, EventType
 from ingest.binlog.format.errors import BinlogError, ConnectionLost, CorruptBinlog, LogPurged, PositionGone
 from ingest.binlog.format.gtid import AnyGtidSet, GtidSet, MariaGtidSet
@@ -28,7 +29,8 @@ from ingest.binlog.format.packed import U16, U64
 from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.stream import CRC32, Packet
 from ingest.binlog.reading.whole import PACKET_GAP, ReadBuffer
-from ingest.binlog.transports.uri import ServerAddress, Ssl
+from ingest.binlog.transports.mysql_login import CAUTIOUS_LOGIN
+from ingest.binlog.transports.uri import ServerAddress
 
 _DUMP: Final = 0x12
 _DUMP_GTID: Final = 0x1E
@@ -79,7 +81,7 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=max(1, int(address.timeout)),
-            **tls_options(address.ssl, address.ca, address.cert, address.key),
+            **tls_options(address),
             **options,
         )
     except pymysql.err.OperationalError as error:
@@ -94,18 +96,31 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
         raise ConnectionLost(f"{address.host}:{address.port} cannot be reached: {error}") from error
 
 
-def tls_options(mode: Ssl, ca: str = "", cert: str = "", key: str = "") -> dict[str, Any]:
-    """Return PyMySQL's arguments for a TLS mode. PyMySQL's own default is `preferred`."""
-    if mode == "preferred":
-        return {}
+def tls_options(address: ServerAddress) -> dict[str, Any]:
+    """Return PyMySQL's arguments for a server's encryption and login. PyMySQL's default is preferred.
+
+    A server that is neither verified nor on this machine cannot ask for the password itself. Raises UsageError if a
+    certificate cannot be read.
+    """
+    mode, ca = address.ssl, address.ca
+    verifies = mode in ("verify_ca", "verify") or (mode == "required" and bool(ca))
+    login = {} if verifies or is_loopback(address.host) else {"auth_plugin_map": CAUTIOUS_LOGIN}
     if mode == "off":
-        return {"ssl_disabled": True}
-    context = ssl.create_default_context(cafile=ca or None)
-    if mode == "required" and not ca:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if cert:
-        context.load_cert_chain(cert, key or None)
-    return {"ssl": context}
+        return {"ssl_disabled": True, **login}
+    if mode == "preferred" and not address.cert:
+        return login
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+        if not verifies:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if mode == "verify_ca":
+            context.check_hostname = False
+        if address.cert:
+            context.load_cert_chain(address.cert, address.key or None)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(file for file in (ca, address.cert, address.key) if file)
+        raise UsageError(f"certificates {files} cannot be read: {error}", "give readable PEM files") from error
+    return {"ssl": context, **login}
 
 
 class MysqlTransport:

@@ -1,18 +1,18 @@
 """Parse the address of a binlog: `mysql://user:pw@host:port?…`, `mariadb://…`, `file:///…/binlog.000001`, or a path.
 
-Parameters for servers are `ssl=required|verify|off` (default: what the server offers), `ca`, `cert`, `key` (paths),
-`server_id`, `heartbeat` and `timeout` (seconds), `follow=0` (end at the server's newest event) and `reconnect=0`.
+Parameters of servers: `ssl=required|verify_ca|verify|off` (default: the server's choice), `ca`, `cert`, `key` (paths),
+`server_id`, `heartbeat` and `timeout` (seconds), `follow=0` (end at the server's newest event), `reconnect=0`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cdc.model.errors import UsageError
 
-Ssl = Literal["preferred", "required", "verify", "off"]
+Ssl = Literal["preferred", "required", "verify_ca", "verify", "off"]
 _EXAMPLES: Final = "write mysql://user:password@host:3306, mariadb://…, file:///path/binlog.000001 or a path"
 _PORT: Final = 3306
 
@@ -91,8 +91,8 @@ def parse_uri(uri: str) -> ServerAddress | FileAddress:
     if unknown:
         raise UsageError(f"unknown parameter {unknown[0]} in {shown}", "see the help for the known ones")
     ssl = options.get("ssl", "verify" if "ca" in options else "preferred")
-    if ssl not in ("preferred", "required", "verify", "off"):
-        raise UsageError(f"ssl={ssl} in {shown}", "write ssl=off, required or verify")
+    if ssl not in get_args(Ssl):
+        raise UsageError(f"ssl={ssl} in {shown}", "write ssl=off, required, verify_ca or verify")
     return ServerAddress(
         host=parts.hostname,
         port=port,

@@ -57,6 +57,7 @@ def _source(server: FoundServer, password: str) -> Source:
         tables=(),
         server_id=1,
         snapshot_mode="initial",
+        tls=server.tls,
     )
 
 

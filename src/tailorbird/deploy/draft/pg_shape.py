@@ -76,6 +76,7 @@ def _source(server: FoundServer, password: str) -> Source:
         tables=(),
         server_id=0,
         snapshot_mode="initial",
+        tls=server.tls,
     )
 
 

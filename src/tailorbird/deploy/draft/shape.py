@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from cdc.model.errors import Skippable
 from cdc.model.filters import TableRule
 from cdc.model.schema import TableId, TableSchema
+from cdc.model.tls import TLS_IF_OFFERED, Tls
 from cdc.model.types import from_mysql
 from ingest.ddl.catalog import Key
 from ingest.events.foreign_keys import CHANGING
@@ -102,6 +103,7 @@ class FoundServer:
     tables: tuple[FoundTable, ...] = ()
     references: tuple[Reference, ...] = field(default=())
     dbname: str = ""
+    tls: Tls = TLS_IF_OFFERED
 
 
 def rules_of(on_delete: str, on_update: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from cdc.model.escapes import dotted
+from cdc.model.tls import Tls, default_mode
 from tailorbird.deploy.draft.draft import Draft, DraftFields, DraftJoin, DraftSource, DraftTable, ReasonedName
 from tailorbird.deploy.draft.naming import listing, quoted, scalar
 from tailorbird.deploy.draft.shape import FoundTable
@@ -61,6 +62,8 @@ def _source(draft: Draft, source: DraftSource) -> Iterator[str]:
     yield f"    port: {server.port}"
     yield f"    username: {scalar(server.username)}"
     yield f"    password: ${{{server.password_env}}}"
+    if server.tls != Tls(mode=default_mode(server.hostname)):
+        yield from (f"    {key}: {scalar(value)}" for key, value in server.tls.settings().items())
     if server.kind == "postgresql":
         yield f"    dbname: {scalar(server.dbname)}"
         yield f"    database: {scalar(server.database)}  # the schema"

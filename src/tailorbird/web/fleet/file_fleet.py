@@ -78,7 +78,7 @@ def policy_of(source: Source) -> dict[str, Any]:
         raise UsageError(f"source {source.name} is polled", "agents capture MySQL and MariaDB sources by their logs")
     connection = {
         "type": source.type, "hostname": source.hostname, "port": source.port, "username": source.username,
-        "password": source.password, "ssl_mode": source.ssl_mode,
+        "password": source.password, **source.tls.settings(),
         "databases": dict.fromkeys(sorted(source.databases), "all"),
     }  # fmt: skip
     locks = source.snapshot_locking_mode != "none"

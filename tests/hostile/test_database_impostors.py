@@ -1,0 +1,79 @@
+"""A server that cannot prove its identity does not get the password of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.model.errors import TailorbirdError
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Source
+from ingest.binlog.format.errors import ConnectionLost
+from ingest.binlog.transports.mysql_transport import connect
+from ingest.mysql.mysql_connection import address_of, connected
+from ingest.postgres import pg_connection
+from tests.hostile.rogue_mysql import WAYS, Way, rogue_mysql
+from tests.hostile.rogue_postgres import rogue_postgres
+
+PASSWORD = "correct horse battery"
+ELSEWHERE = "0.0.0.0"  # reaches this machine, and is no loopback address, like the address of another machine
+
+
+def source_of(kind: str, host: str, port: int, more: Mapping[str, object]) -> Source:
+    """Return a source of a topology with these settings."""
+    fields: dict[str, Any] = {
+        "type": kind, "hostname": host, "port": port, "username": "cdc", "password": PASSWORD, "database": "shop",
+        "tables": ["t"], **({"server_id": 4711} if kind == "mysql" else {"dbname": "shop"}), **more,
+    }  # fmt: skip
+    lines = "\n".join(f"    {key}: {value if not isinstance(value, list) else '[t]'}" for key, value in fields.items())
+    text = f"name: t\nlog: {{bootstrap_servers: 'k:9092'}}\nsources:\n  shop:\n{lines}\n"
+    return read_topology(text, file="t.yml", environ={}).sources["shop"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"ssl_mode": "preferred"}, {"ssl_mode": "verify_identity"}])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rogue_mysql_server_learns_no_password(way: Way, settings: Mapping[str, str], tmp_path: Path) -> None:
+    """It asks in clear text, with a key of its own, or over TLS with a certificate of its own.
+
+    Snapshots and the reader of the binlog connect in different ways. With `preferred`, whoever writes the topology
+    accepts every certificate, so that case is not compared.
+    """
+    with rogue_mysql(way, tmp_path) as rogue:
+        source = source_of("mysql", ELSEWHERE, rogue.port, settings)
+        with pytest.raises(TailorbirdError), connected(source):
+            pass
+        with pytest.raises((TailorbirdError, ConnectionLost)):
+            connect(address_of(source))
+    if way == "own certificate" and settings == {"ssl_mode": "preferred"}:
+        return
+    assert not rogue.learned(PASSWORD), rogue.heard
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_rogue_server_would_learn_the_password_of_a_trusting_client(way: Way, tmp_path: Path) -> None:
+    """Otherwise the test above would prove nothing. A server on this machine is trusted without TLS."""
+    with rogue_mysql(way, tmp_path) as rogue:
+        source = source_of("mysql", "127.0.0.1", rogue.port, {})
+        with pytest.raises(TailorbirdError), connected(source):
+            pass
+    assert rogue.learned(PASSWORD), rogue.heard
+
+
+@pytest.mark.parametrize("settings", [{}, {"ssl_mode": "preferred"}, {"ssl_mode": "verify_identity"}])
+def test_a_rogue_postgresql_server_learns_no_password(settings: Mapping[str, str]) -> None:
+    with rogue_postgres() as (port, heard):
+        source = source_of("postgresql", ELSEWHERE, port, settings)
+        with pytest.raises(TailorbirdError), pg_connection.connected(source):
+            pass
+        assert PASSWORD.encode() not in heard()
+
+
+def test_the_rogue_postgresql_server_would_learn_the_password_of_a_trusting_client() -> None:
+    with rogue_postgres() as (port, heard):
+        source = source_of("postgresql", "127.0.0.1", port, {})
+        with pytest.raises(TailorbirdError), pg_connection.connected(source):
+            pass
+        assert PASSWORD.encode() in heard()
