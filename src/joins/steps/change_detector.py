@@ -33,9 +33,11 @@ Picks = Callable[[bytes], bytes]
 
 
 class Transition(NamedTuple):
-    """The values of a row before and after a batch, as text. None where there is no row.
+    """How a batch changed a row: what the row's reader compares, before and after, as text. None where there is no row.
 
-    `ts_ms` is the time of the change (0: unknown), `trace` the trace of the row after it."""
+    `ts_ms` is the time of the change in milliseconds (0: unknown, or the row was deleted). `trace` is the lineage of
+    the new row (`cdc.stored.traces`), empty for a deletion.
+    """
 
     before: bytes | None
     after: bytes | None

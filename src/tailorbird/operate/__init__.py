@@ -1,1 +1,1 @@
-"""Run a topology's processes, check their servers, and report their state."""
+"""Run a topology's processes, check their servers, report their state, and wait for commits."""

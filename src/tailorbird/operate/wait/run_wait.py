@@ -1,4 +1,7 @@
-"""Wait on real Kafka, HBase and Solr. Connections are kept from one wait to the next."""
+"""Wait until Kafka, HBase or Solr shows a commit of a source, for `tailorbird wait`.
+
+One `Waiter` keeps its connections from one wait to the next.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ class Waiter:
     def now(self, source: str) -> Goal:
         """Return the current position of the source as a goal.
 
-        Raises Retriable while the source is unavailable, UsageError if it is polled."""
+        Raises Retriable while the source is unavailable, UsageError if it is polled or unknown."""
         binlog_source(self.topology, source)
         return Goal(source=source, position=log_end(self.topology.sources[source])())
 

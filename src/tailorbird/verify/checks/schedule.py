@@ -34,8 +34,7 @@ def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms
 
 
 def turn_of(check: Check, last: CheckRun | None) -> int:
-    """Return the part of its sample that a check compares next. It is the same part again while that one is not
-    equal."""
+    """Return the part of its sample that a check compares next: the same one again while a difference remains."""
     if last is None:
         return 0
     return (last.turn + (last.outcome in ("equal", "equal in part"))) % check.sample
