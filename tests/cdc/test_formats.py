@@ -143,6 +143,12 @@ SHOWN: dict[tuple[str, Kind], str] = {
     ("MaxScale Avro", "point"): "bytes: MySQL's",
     ("MaxScale Avro", "geometry"): "bytes: MySQL's",
     ("MaxScale Avro", "list"): "array of float",
+    **{(form, "date"): "`2017-09-15`" for form in ("Maxwell", "MaxScale JSON")},
+    **{
+        (form, kind): "`2017-09-15 10:12:00.5`"
+        for form in ("Maxwell", "MaxScale JSON")
+        for kind in ("datetime", "timestamp")
+    },
     **{(form, "point"): "x, y, wkb, srid" for form in ("Debezium", "Maxwell")},
     **{(form, "geometry"): "wkb, srid" for form in ("Debezium", "Maxwell")},
 }
