@@ -18,7 +18,7 @@ from cdc.model.dead_letter_end import settled_row
 from ingest.records.capture_interfaces import Record
 
 # Limit of remembered keys per source, newest first; each takes 15 bytes in every committed position. Dead-letter
-# records of older keys are settled by the table's next snapshot, or by hand.
+# records of older keys are settled by hand (`tailorbird dead-letters`).
 MOST_KEYS = 2000
 COUNTS, OPEN = "unrepresentable", "refused"
 
@@ -105,11 +105,6 @@ class RefusedRows:
         return [
             Record(self._dead_letters, table.encode(), settled_row("capture", table, key.decode(), "a later change"))
         ]
-
-    def forget(self, topic: str) -> None:
-        """Forget the open dead letters of a table's topic, because all of them are settled in another way."""
-        self._open = {place: table for place, table in self._open.items() if place[0] != topic}
-        self._topics.discard(topic)
 
     def _remember(self, topic: str, key: bytes, table: str) -> None:
         self._open.pop((topic, _digest(key)), None)

@@ -24,7 +24,7 @@ def refuse_sign(column: LoggedColumn) -> NoReturn:
     """Raise UndecodableValue for an integer that may be negative or large, because its sign is unknown."""
     raise UndecodableValue(
         f"column {column.name} ({column.type.name}): the value is negative if signed and large if unsigned",
-        "the binlog has no signs (binlog_row_metadata=MINIMAL before 8.0); give a schema, or specify a sign to assume",
+        "MySQL 5.7 and MariaDB with binlog_row_metadata=NO_LOG log no signs; give a schema, or a sign to assume",
     )
 
 
