@@ -24,19 +24,21 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 ROUNDS = int(os.environ.get("TAILORBIRD_CHAOS_KILLS", "50"))
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "capture-chaos.md"
-HEADING = (
-    "# Capture under kill -9",
-    "",
-    "This page shows the results of `make chaos` (tests/chaos/test_capture_chaos.py). Under live traffic, capture is",
-    "killed at random times. Every fifth time its database server is killed, too, and every tenth time Kafka.",
-    "Between the kills a column is added, the table is replaced by RENAME, and all its rows are updated in one",
-    "transaction.",
-    "",
-    "Result: every change of the server's log was read exactly once, in order, and the rows equal the server's.",
-    "",
-    "| server | kills | changes of rows | duration | date |",
-    "|---|---|---|---|---|",
-)
+HEADING = """\
+# Capture under kill -9
+
+This page shows the results of two tests that `make chaos` runs: `tests/chaos/test_capture_chaos.py` (MySQL, MariaDB)
+and `tests/chaos/test_postgres_chaos.py`. Under live traffic, the capture process is killed at random times. Every fifth
+time its database server is killed, too, and every tenth time Kafka. Between the kills a column is added, the table is
+replaced (MySQL and MariaDB: by RENAME; PostgreSQL: by TRUNCATE and INSERT in one transaction), and all its rows are
+updated in one transaction.
+
+Result: every change after the snapshot was published exactly once, in order, and the keys and values of the rows equal
+the server's. The expected changes are read from the binary logs; on PostgreSQL a trigger records them.
+
+| server | kills | changes of rows | duration | date |
+|---|---|---|---|---|
+""".splitlines()
 
 
 @pytest.fixture

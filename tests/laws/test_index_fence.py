@@ -120,7 +120,7 @@ def index(batches: Iterable[list[Edit]], solr: ModelSolr, processes: int = 1) ->
                 number += 1
 
 
-# Batch timestamps are at least 2 apart (DESIGN §6). One batch may delete and put one row: two writes of one timestamp.
+# Batch timestamps are at least 2 apart. One batch may delete and put one row: two writes of one timestamp.
 writes_of_a_table = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 6), st.sampled_from(["put", "delete", "both"])), max_size=24
 )

@@ -20,8 +20,8 @@ it.
 
 The hash is the first half of SHA-256, 128 bits. Every server has it, and it costs hardly more than MD5, which MySQL 9.6
 removed and machines in FIPS mode refuse. Columns whose text differs between servers (FLOAT, DOUBLE, JSON, unusual
-character sets, masked columns) are left out; `left_out` returns the reason. `verify` compares these columns by value
-instead.
+character sets, masked columns) are left out; `left_out` returns the reason. `verify` compares them by value
+in rows that differ in another column, except masked ones.
 """
 
 from __future__ import annotations

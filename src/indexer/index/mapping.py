@@ -320,12 +320,14 @@ CONVERSIONS: dict[str, Callable[[Value], Value]] = {
 
 
 def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[Value]:
-    """Convert a value for a field of Solr type `type_`, which holds several values if `many`.
+    """Convert a value, or each member of a list, for a field of Solr type `type_`.
 
-    Raises KeyError, ValueError or OverflowError if the value does not fit."""
+    Unless the field holds several values (`many`), a list must have one member, which is returned alone. Raises
+    ValueError or OverflowError if a value does not fit, and KeyError for a type that is not in `CONVERSIONS`.
+    """
     if not isinstance(value, list):
         return CONVERSIONS[type_](value)
-    if not many and len(value) > 1:
+    if not many and len(value) != 1:
         raise ValueError(f"{len(value)} values")
     converted = [CONVERSIONS[type_](member) for member in value]
     return converted if many else converted[0]

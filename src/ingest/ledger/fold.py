@@ -107,7 +107,7 @@ class RowStore(Protocol):
         leaf."""
 
     def commit(self, changes: Changes, now_ms: int) -> None:
-        """Commit all changes and the next offset. Remove changes by position that are older than `WINDOW_MS`."""
+        """Commit all changes and the next offset. Remove tagged changes that are older than `WINDOW_MS` at `now_ms`."""
 
 
 class _ParsedRecord(NamedTuple):

@@ -113,7 +113,7 @@ class KafkaLog:
         return lost | {t.topic for t, end in found.items() if end.result().offset < self._ends[t.topic][t.partition]}
 
     def ensure_topic(self, name: str) -> None:
-        """Create the change topic of a table that is not listed. Raises Retriable if Kafka is unavailable."""
+        """Create the change topic `name` if it does not exist. Topics of listed tables exist from the start."""
         if name not in self._ensured:
             make_change_topic(self._topology.log, name)
             self._ensured.add(name)

@@ -97,7 +97,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
 
 
 def make_change_topic(log: Log, name: str) -> None:
-    """Create the change topic of a table that is not listed. Raises Retriable while Kafka is unavailable."""
+    """Create the change topic `name` if it does not exist. Raises Retriable while Kafka is unavailable."""
     _check_partitions(log, name, make_topic(log, name, log.partitions, _compacted(log)))
 
 

@@ -17,7 +17,10 @@ from ingest.records.findings import Search
 
 @dataclass(slots=True)
 class Broker:
-    """State that outlives a session: committed records in order, checkpoints, and the epoch of the last writer."""
+    """State that outlives a session: committed records in order, checkpoints, and the epoch of the last writer.
+
+    `lost` are topics that were deleted and created again since the last commit.
+    """
 
     records: list[Record] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)

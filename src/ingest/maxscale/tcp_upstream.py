@@ -65,7 +65,7 @@ class UpstreamSource(StreamOnlySource):
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:
-        """Implements `SourceServer.stream`. Raises PositionLost if the MaxScale no longer has a GTID."""
+        """Implements `SourceServer.stream`. Iterating raises PositionLost if the checkpoint's GTID is gone there."""
         marks = marks_of(checkpoint)
         with ExitStack() as stack:
             links = {}

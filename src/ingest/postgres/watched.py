@@ -1,8 +1,8 @@
 """Detect changes of a table in the catalog after which its rows read differently, although no row was logged.
 
-Examples are a rewrite of the table, a partition that is attached, detached or truncated, a renamed enum label. They
-show as differences between two checks of the catalog. A check's result is stored in the checkpoint, as digests. So
-changes during a downtime are found, too.
+Examples are an ALTER that rewrites the values of a column, a partition that is attached, detached or truncated, a
+renamed enum label. They show as differences between two checks of the catalog. A check's result is stored in the
+checkpoint, as digests. So changes during a downtime are found, too.
 """
 
 from __future__ import annotations

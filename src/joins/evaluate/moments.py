@@ -83,7 +83,11 @@ def truncated(unit: str, micros: int) -> int:
 
 
 def formatted(micros: int, pattern: str) -> str:
-    """Format a datetime by a pattern of yyyy MM dd HH mm ss."""
+    """Format a datetime as Spark's date_format does.
+
+    A pattern consists of yyyy, MM, dd, HH, mm, ss and the separators `-/:. _`. Raises UnknownValue for another pattern,
+    and for a year beyond 1 to 9999.
+    """
     parts = (*civil(micros // DAY), *clock(micros))
     if not 1 <= parts[0] <= 9999:
         raise UnknownValue("date_format of a year beyond 1 to 9999")

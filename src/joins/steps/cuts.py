@@ -2,7 +2,7 @@
 
 The sequence of a change is not enough: a batch may have change 100 of one partition and lack change 50 of another. A
 positions record names the end offsets of all partitions at one time. A batch that has read up to them has *at least*
-all changes up to that position (DESIGN §5). It has *exactly* those if each partition ends at the named offset, or
+all changes up to that position. It has *exactly* those if each partition ends at the named offset, or
 one after it, where the marker of the committed transaction is."""
 
 from __future__ import annotations
