@@ -271,7 +271,7 @@ def settled(heard: SyslogPipeline, sent: Mapping[str, int], watermark: int | Non
     """Wait until the log has every text and deploy, and both tables show them; return the rows of messages in the
     log."""
     wait_for(lambda: len(heard.events("deploys")) == heard.deploys, "some deploys are not in the log", seconds=120)
-    wait_for(lambda: {row["text"] for row in heard.rows()} == set(sent), "some are not in the log", seconds=120)
+    wait_for(lambda: {row["text"] for row in heard.rows()} == set(sent), "some are not in the log", seconds=300)
     rows, wanted = heard.rows(), heard.positions()
     wait_for(lambda: heard.reflects(wanted, watermark), "the tables do not catch up")
     return rows

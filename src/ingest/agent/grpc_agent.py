@@ -41,7 +41,6 @@ from ingest.fleet.fleet_pb2 import (
 from ingest.fleet.reported import effective_hash
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import GrpcStream
-from ingest.records.conditions import condition
 
 AGAIN = 30.0  # seconds until a session that failed is tried again
 _LONGEST = 30.0  # seconds between attempts to dial
@@ -283,6 +282,8 @@ class FleetAgent:
     def narrowed(self, spec: SourceSpec, topology: str, name: str) -> NarrowedSource:
         """Return a configuration as the policy restricts it. Raises UsageError if it names data that must not leave the
         host."""
+        from ingest.records.conditions import condition  # slow to import
+
         return narrowed(self._policy, spec, source_of(spec, topology, name), condition)
 
     def _start(self, assign: Assign, spec: SourceSpec, source_task: _SourceTask, before: _SourceTask | None) -> None:

@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from sqlglot.dialects import Dialect
-
 from cdc.model.errors import UsageError
 from cdc.model.escapes import meanings
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
 from ingest.capture.signals import ClosableSignals, Signal
-from ingest.records.conditions import condition
 
 _DIALECTS = {"mariadb": "mysql", "postgresql": "postgres", "mssql": "tsql"}
 
@@ -57,6 +54,10 @@ class CheckedSignals:
 
 def checked_conditions(source: Source, filters: Mapping[str, str]) -> Mapping[str, str]:
     """Return conditions by table (`database.table`) as they are safe to run. Raises UsageError for others."""
+    if not any(filters.values()):
+        return {}
+    from ingest.records.conditions import condition  # slow to import, and few signals have conditions
+
     dialect = _dialect_of(source)
     return {
         name: condition(where, partial(_shows, source, name), dialect=dialect)
@@ -76,6 +77,8 @@ def _shows(source: Source, name: str, column: str) -> bool:
 
 def _dialect_of(source: Source) -> str:
     """Return sqlglot's name of a source's SQL dialect; empty for standard SQL."""
+    from sqlglot.dialects import Dialect  # slow to import
+
     backend = source.url.partition(":")[0].partition("+")[0] or source.type
     dialect = _DIALECTS.get(backend, backend)
     return dialect if dialect in Dialect.classes else ""

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-from sqlglot import Tokenizer, TokenType
-from sqlglot.errors import TokenError
+from typing import Literal
 
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.errors import DdlNotUnderstood
@@ -60,52 +57,15 @@ class Word:
 END = Word(kind="end", text="", upper="")
 
 
-class _Cutter(Tokenizer):
-    """sqlglot's tokenizer without keywords: words, names in backticks, strings in either quote, numbers, symbols."""
-
-    QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'", '"']
-    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`"]
-    STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
-    KEYWORDS: ClassVar[dict[str, TokenType]] = {}
-    COMMENTS: ClassVar[list[str | tuple[str, str]]] = []
-    COMMANDS: ClassVar[set[TokenType]] = set()
-
-
-class _PlainCutter(_Cutter):
-    """The tokenizer under NO_BACKSLASH_ESCAPES."""
-
-    STRING_ESCAPES: ClassVar[list[str]] = ["'", '"']
-
-
-class _AnsiCutter(_Cutter):
-    """The tokenizer under ANSI_QUOTES."""
-
-    QUOTES: ClassVar[list[str | tuple[str, str]]] = ["'"]
-    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ["`", '"']
-    STRING_ESCAPES: ClassVar[list[str]] = ["'", "\\"]
-
-
-class _PlainAnsiCutter(_AnsiCutter):
-    """The tokenizer under both modes."""
-
-    STRING_ESCAPES: ClassVar[list[str]] = ["'"]
-
-
-_CUTTERS = {
-    (True, False): _Cutter,
-    (False, False): _PlainCutter,
-    (True, True): _AnsiCutter,
-    (False, True): _PlainAnsiCutter,
-}
-
-
 def words_of(sql: str, dialect: Dialect) -> list[Word]:
     """Split a statement into words.
 
     Raises DdlNotUnderstood for text that cannot be split, such as an unclosed quote.
     """
+    from ingest.ddl.tokenizers import TOKENIZERS, TokenError  # slow to import, and many captures never need it
+
     text = opened(sql, dialect)
-    cutter = _CUTTERS[dialect.backslash_escapes, dialect.ansi_quotes]()
+    cutter = TOKENIZERS[dialect.backslash_escapes, dialect.ansi_quotes]()
     try:
         tokens = cutter.tokenize(text)
     except TokenError as error:
@@ -116,7 +76,7 @@ def words_of(sql: str, dialect: Dialect) -> list[Word]:
         raw = text[token.start : token.end + 1]
         glued = token.start == end + 1
         end = token.end
-        word = _word(raw, token.token_type, glued=glued, dialect=dialect)
+        word = _word(raw, token.token_type.name, glued=glued, dialect=dialect)
         before = words[-1] if words else END
         # names that begin with digits, such as 2024_orders, arrive in two parts
         if word.kind in ("word", "number") and glued and before.kind in ("number", "word") and raw[0] != ".":
@@ -127,16 +87,16 @@ def words_of(sql: str, dialect: Dialect) -> list[Word]:
     return words
 
 
-def _word(raw: str, kind: TokenType, *, glued: bool, dialect: Dialect) -> Word:
+def _word(raw: str, kind: str, *, glued: bool, dialect: Dialect) -> Word:
     first = raw[:1]
     if first == "`" or (first == '"' and dialect.ansi_quotes):
         return Word(kind="name", text=raw[1:-1].replace(first * 2, first), upper="", quote=first, glued=glued)
     if first in ("'", '"'):
         text = unquoted(raw, backslash_escapes=dialect.backslash_escapes)
         return Word(kind="string", text=text, upper="", quote=first, glued=glued)
-    if kind is TokenType.NUMBER:
+    if kind == "NUMBER":
         return Word(kind="number", text=raw, upper=raw.upper(), glued=glued)
-    if kind is TokenType.VAR or raw[:1].isalnum():
+    if kind == "VAR" or raw[:1].isalnum():
         return Word(kind="word", text=raw, upper=raw.upper(), glued=glued)
     return Word(kind="symbol", text=raw, upper=raw, glued=glued)
 

@@ -33,7 +33,7 @@ Picks = Callable[[bytes], bytes]
 
 
 class Transition(NamedTuple):
-    """How a batch changed a row: what the row's reader compares, before and after, as text. None where there is no row.
+    """One row before and after a batch: the values that its reader compares, as text. None where there is no row.
 
     `ts_ms` is the time of the change in milliseconds (0: unknown, or the row was deleted). `trace` is the lineage of
     the new row (`cdc.stored.traces`), empty for a deletion.

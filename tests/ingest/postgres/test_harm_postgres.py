@@ -240,7 +240,7 @@ def test_a_listed_table_that_would_be_harmed_is_refused_before_anything_is_touch
 
 
 def test_a_publication_of_the_user_is_not_changed(capture: Capture) -> None:
-    """FOR ALL TABLES is used as it is; a table with a row filter or a column list in it is left out until it has none."""
+    """FOR ALL TABLES is used as it is. A table with a row filter or a column list is left out until it has none."""
     captured = capture(extra=", publication_name: own")
     captured.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)",
