@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc.topology.topology import Table
+from cdc.topology.versions import TableVersions, Versions, load_versions
 from joins.engine.file_checkpoint import QueryRecord, stored_record
 from tailorbird.verify.checks.runs import run_of
 from tests.joins.joincase import read_case
@@ -48,6 +50,15 @@ def test_the_last_run_of_a_check_is_read() -> None:
     found = run_of(json.dumps(CHECK).encode())
     assert found is not None
     assert found.checked[0].unknown == ("a: unknown",)
+
+
+def test_the_versions_of_a_running_topology_are_read() -> None:
+    """Versions before 0.2 stored the engine of each table."""
+    table = Table(name="wide", query="SELECT t.id FROM shop.t t", row_key=("id",), family="d", salt_buckets=4)
+    stored = Versions(epoch=3, tables={"wide": TableVersions(serving=1, tables={1: table})})
+    written = stored.to_json()
+    written["tables"]["wide"]["tables"]["1"]["engine"] = "jvm"
+    assert load_versions(json.loads(json.dumps(written))) == stored
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def load_versions(value: Any) -> Versions:
 
 
 def _table(value: Any) -> Table:
-    return Table(**{**value, "row_key": tuple(value["row_key"])})
+    known = {key: each for key, each in value.items() if key != "engine"}  # versions before 0.2 wrote it
+    return Table(**{**known, "row_key": tuple(value["row_key"])})
 
 
 def _index(value: Any) -> Index:
