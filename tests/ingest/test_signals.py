@@ -8,6 +8,7 @@ from cdc.model.filters import TableRule
 from cdc.model.schema import Column, TableId
 from cdc.topology.topology import Source, SourceType
 from ingest.capture.checked_signals import CheckedSignals
+from ingest.capture.observer import Observer
 from ingest.capture.signals import Signal, repair_value, signal_of, signal_value
 from ingest.ddl.dialect import dialect_of
 from ingest.events.tables import Tables
@@ -106,7 +107,7 @@ def test_rows_are_named_by_their_keys() -> None:
     assert "not captured" in repairs.request_rows(TableId(source="s", database="d", table="x"), signal.keys)
 
 
-class SentSignals:
+class SentSignals(Observer):
     """Signals that were sent before, and the refusals that a capture reports."""
 
     def __init__(self, *signals: Signal) -> None:
@@ -161,7 +162,7 @@ def checked(kind: SourceType, *signals: Signal) -> tuple[list[Signal], list[obje
 def test_a_condition_that_could_reveal_hidden_data_is_refused(
     kind: SourceType, table: str, where: str, why: str
 ) -> None:
-    """Whoever may write to Kafka cannot read other tables, call functions, or compare hidden columns."""
+    """A client that may write to Kafka cannot read other tables, call functions, or compare hidden columns."""
     found, refusals = checked(kind, signal_of(signal_value("execute-snapshot", (table,), where)))
     assert found == []
     assert len(refusals) == 1

@@ -87,7 +87,7 @@ class ChangingTopology:
 
 @contextmanager
 def loaded_shop(topology: Topology) -> Iterator[tuple[MySqlShop, Shop]]:
-    """Create the databases of a topology anew, load 1,000 orders, and yield the databases and their generator."""
+    """Drop and create the databases of a topology, load 1,000 orders, and yield the databases and their generator."""
     generator = Shop(random=Random(3))
     servers = MySqlShop(topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
     for server in SCHEMAS:  # documents that another test has left

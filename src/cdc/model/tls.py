@@ -43,7 +43,10 @@ _ENCRYPT = "turn on TLS at the server, or connect without it (ssl_mode: preferre
 
 
 def remedy_of(error: str) -> str:
-    """Return what to do about a client library's error if TLS or the proof of the server's identity failed, else ""."""
+    """Return what to do about a failed login if TLS or the proof of the server's identity was the cause, else "".
+
+    `error` is the message of the client library.
+    """
     if any(sign in error for sign in ("SSL is required but", "does not support SSL")):
         return _ENCRYPT
     return _PROVE if any(sign in error for sign in ("SSL", "certificate", "password")) else ""

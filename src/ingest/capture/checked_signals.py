@@ -6,22 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from cdc.model.errors import UsageError
 from cdc.model.escapes import meanings
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
+from ingest.capture.observer import Observer
 from ingest.capture.signals import ClosableSignals, Signal
 
 _DIALECTS = {"mariadb": "mysql", "postgresql": "postgres", "mssql": "tsql"}
-
-
-class SignalObserver(Protocol):
-    """Reports what a capture does."""
-
-    def phase(self, what: str, **details: object) -> None:
-        """Report an event and its details."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +27,10 @@ class CheckedSignals:
 
     signals: ClosableSignals
     source: Source
-    observer: SignalObserver
+    observer: Observer
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-        """See `signals.Signals`."""
+        """Return the allowed signals from an offset (None: only new ones), and the next offset."""
         found, following = self.signals.read(start)
         allowed = []
         for signal in found:

@@ -37,6 +37,13 @@ _UNAVAILABLE = {
     ER.LOCK_DEADLOCK,
     ER.QUERY_INTERRUPTED,
 }
+# Codes of errors before the login: TLS failed, or the server asked for the password itself (`mysql_login`).
+_LOGIN_FAILED = {
+    CR.CR_CONN_HOST_ERROR,
+    CR.CR_SSL_CONNECTION_ERROR,
+    CR.CR_AUTH_PLUGIN_CANNOT_LOAD,
+    CR.CR_AUTH_PLUGIN_ERR,
+}
 # Errors of a table that was altered or dropped since its columns were read: read the columns again.
 _CHANGED = {ER.TABLE_DEF_CHANGED, ER.BAD_FIELD_ERROR, ER.NO_SUCH_TABLE}
 _LOG_REFUSED = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG
@@ -160,7 +167,7 @@ def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> Tailorb
         return Fatal(message, "check the server's error log")
     if code in _CHANGED:
         return TableChanged(message)
-    if remedy := remedy_of(text):
+    if code in _LOGIN_FAILED and (remedy := remedy_of(text)):
         return Retriable(message, remedy)
     if code in _UNAVAILABLE or isinstance(error, pymysql.err.InterfaceError):
         return Retriable(message)

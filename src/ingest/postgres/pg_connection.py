@@ -103,7 +103,8 @@ class PgConnection:
             lines = self.pg.error_message.decode(errors="replace").strip().splitlines() or ["no reason given"]
             self.pg.finish()
             refused = any(sign in lines[-1] for sign in ("password", "authentication", "pg_hba.conf", "does not exist"))
-            raise PgError("28000" if refused else "", lines[-1])
+            unproven = "cleartext password" in lines[-1]  # libpq refused to send it
+            raise PgError("28000" if refused and not unproven else "", lines[-1])
 
     @property
     def version(self) -> int:
@@ -184,7 +185,7 @@ def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
     # The server is unavailable or busy, a table was altered since its columns were read, or a slot lost its log, which
     # the next session's check reports. Or there is a fault that only the server's administrator can repair. No error of
     # a server ends a source for good: it is retried, and `status` shows the error.
-    return Retriable(message, remedy_of(error.message))
+    return Retriable(message, "" if error.state else remedy_of(error.message))
 
 
 def grants(source: Source) -> list[str]:
