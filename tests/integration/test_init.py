@@ -36,7 +36,7 @@ def test_a_database_becomes_a_topology(
     assert f"tailorbird run {file} --page-port 8080" in said
     # the password is "cdc", too: the file has the word only as the user name
     assert not re.search(r"\bcdc\b", file.read_text().replace("username: cdc", ""))
-    assert f"{file} is valid: 1 sources" in reported("validate", str(file))
+    assert f"{file} is valid: 1 source," in reported("validate", str(file))
     server, _ = address_of(url)
     topology = load_topology(str(file))
     (source,) = topology.sources.values()

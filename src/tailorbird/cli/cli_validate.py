@@ -53,10 +53,13 @@ def validate(
         return
     for table, names in columns.items():
         typer.echo(f"{table}: {', '.join(names or ['every column'])}")
-    typer.echo(
-        f"{file} is valid: {len(topology.sources)} sources, {len(topology.tables)} tables,"
-        f" {len(topology.indexes)} indexes, {len(topology.dashboards)} dashboards"
+    parts = (
+        (len(topology.sources), "source", "sources"),
+        (len(topology.tables), "table", "tables"),
+        (len(topology.indexes), "index", "indexes"),
+        (len(topology.dashboards), "dashboard", "dashboards"),
     )
+    typer.echo(f"{file} is valid: " + ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts))
     for what in unchecked:
         typer.echo(f"not checked: {what}", err=True)
 
