@@ -36,7 +36,7 @@ def test_sources_without_tables_are_captured_watched_and_proved(
         assert done.returncode == code, (words, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
-    assert "1 sources, 0 tables, 0 indexes" in run("validate", str(file))
+    assert "1 source, 0 tables, 0 indexes" in run("validate", str(file))
     assert "0 faults" in run("doctor", str(file))
     assert "nothing to create" in run("plan", str(file))
     assert "nothing to create" in run("apply", str(file))
