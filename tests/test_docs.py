@@ -27,6 +27,7 @@ def typed(page: Path) -> list[str]:
     return [" ".join(line.split("  #")[0].split()) for line in found if "…" not in line]
 
 
+COMMAND: Any = typer.main.get_command(app)
 COMMANDS = [(page.relative_to(ROOT).as_posix(), line) for page in PAGES for line in typed(page)]
 
 
@@ -36,8 +37,7 @@ def parse(line: str) -> None:
     Words in capitals are placeholders; a command without arguments is only named.
     """
     name, *words = shlex.split(line)
-    command: Any = typer.main.get_command(app)
-    context = None
+    command, context = COMMAND, None
     try:
         while True:
             context = command.make_context(name, words, parent=context)
@@ -65,7 +65,7 @@ def leaves(command: Any, name: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
         yield name
 
 
-@pytest.mark.parametrize("name", list(leaves(typer.main.get_command(app))), ids=" ".join)
+@pytest.mark.parametrize("name", list(leaves(COMMAND)), ids=" ".join)
 def test_each_command_has_a_page(name: tuple[str, ...]) -> None:
     """A page of docs, not only README, shows it with its arguments."""
     shown = [page for page, line in COMMANDS if tuple(shlex.split(line)[1 : 1 + len(name)]) == name]

@@ -191,9 +191,12 @@ class ThroughServer(InKafka):
         return log
 
 
-@pytest.fixture(
-    params=["memory", "gateway", pytest.param("kafka", marks=ON_KAFKA), pytest.param("mtls", marks=ON_KAFKA)]
-)
+PLACES = ["memory", "gateway", pytest.param("kafka", marks=ON_KAFKA)]
+# the gateway in this process has the same session handlers: `make test` uses mTLS for a commit and for fencing only
+WITH_MTLS = pytest.mark.parametrize("place", [*PLACES, pytest.param("mtls", marks=ON_KAFKA)], indirect=True)
+
+
+@pytest.fixture(params=[*PLACES, pytest.param("mtls", marks=[*ON_KAFKA, pytest.mark.matrix])])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     name = f"t_log_{uuid4().hex[:8]}"
     if request.param == "memory":
@@ -234,6 +237,7 @@ def test_a_new_log_is_empty(place: Place) -> None:
     assert recovered.schemas == {}
 
 
+@WITH_MTLS
 def test_records_and_checkpoint_are_one_commit(place: Place) -> None:
     """A reader sees a commit's records in order, tombstones included; the next session finds the checkpoint after
     them."""
@@ -301,6 +305,7 @@ def test_uncommitted_records_are_never_seen(place: Place) -> None:
     assert place.read() == [(b"a", b"1"), (b"b", b"2")]
 
 
+@WITH_MTLS
 def test_a_successor_fences_its_predecessor(place: Place) -> None:
     """Two captures of one source cannot both commit: the newer one continues, the older one ends with Fatal."""
     old = place.open()

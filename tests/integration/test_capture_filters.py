@@ -60,6 +60,7 @@ def test_with_accept_new_tables_are_captured(capture: Callable[..., Any]) -> Non
     assert {captured.topic(name) for name in ("t", "users", "later", "copied", "down", "kept")} <= ends.keys()
 
 
+@pytest.mark.matrix  # with a list: the test above; the policy alone: tests/cdc/test_filters.py
 def test_accept_without_a_list_captures_all(capture: Callable[..., Any]) -> None:
     """Without any listed table all are captured, as in Debezium: existing tables and new ones."""
     captured = capture("t")

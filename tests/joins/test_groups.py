@@ -24,7 +24,8 @@ from tests.joins.joincase import Run
 from tests.joins.quick import QuickOracle, database
 from tests.joins.topplans import top_plans
 
-SEEDS = 40
+SEEDS = range(12)
+MORE = range(12, 200)
 PLANS = {**group_plans(), **top_plans()}
 
 
@@ -63,10 +64,11 @@ def prepared(name: str) -> Prepared:
     return Prepared(group.plan, Named(group.case(0).schemas()), group.answer)
 
 
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(MORE, marks=pytest.mark.matrix)], ids=["some", "more"])
 @pytest.mark.parametrize("name", list(PLANS))
-def test_groups_are_their_select(name: str) -> None:
+def test_groups_are_their_select(name: str, seeds: range) -> None:
     """Random histories through plans of every shape."""
-    for seed in range(SEEDS):
+    for seed in seeds:
         case = PLANS[name].case(seed)
         try:
             Run(case, prepared(name), random.Random(seed)).run()

@@ -22,7 +22,7 @@ from joins.query.expressions import Typed
 from joins.query.value_types import NULL
 from tests.joins import meanings
 
-MOST, ROWS = 4, 60  # expressions of each form of a call, and rows: a minute of a busy machine
+SOME, MANY = (2, 40), (4, 60)  # expressions of each form of a call, and rows
 AT_ONCE = 100
 
 
@@ -56,10 +56,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_expressions_mean_what_the_join_computes(spark: SparkSession) -> None:
+@pytest.mark.parametrize(("most", "number"), [SOME, pytest.param(*MANY, marks=pytest.mark.matrix)])
+def test_expressions_mean_what_the_join_computes(spark: SparkSession, most: int, number: int) -> None:
     """Every function, operator and cast, with arguments of every type, gives the same value, or an unknown one."""
-    calls, types = meanings.calls(MOST), meanings.types_of()
-    rows = meanings.rows(ROWS, seed=1)
+    calls, types = meanings.calls(most), meanings.types_of()
+    rows = meanings.rows(number, seed=1)
     images = [(n, orjson.dumps(row).decode()) for n, row in enumerate(rows)]
     read = spark.createDataFrame(images, "n int, v string").selectExpr("n", "from_json(v, 'array<string>') AS vals")
     given = read.selectExpr("n", *(f"{typed('vals', i, type_)} AS t{i}" for i, type_ in enumerate(types))).cache()

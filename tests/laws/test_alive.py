@@ -10,13 +10,13 @@ import pytest
 from tests.joins.alive import run_alive
 from tests.joins.aliverandom import random_life
 from tests.joins.joincase import read_case
-from tests.laws.chunks import most_long, schedules
+from tests.laws.chunks import most_in_matrix, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "alive").glob("*.case"))
 QUICK, CHUNK, LIVES = 300, 100, 10  # histories of one query each
 
 
-@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
+@pytest.mark.parametrize("first", most_in_matrix(range(0, QUICK, CHUNK)))
 def test_what_the_servers_hold_is_what_is_stored(first: int) -> None:
     """Random histories: starts during traffic, added tables, lost logs, tables swapped and emptied, crashes."""
     for seed in range(first, first + CHUNK):

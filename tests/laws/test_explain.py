@@ -22,8 +22,8 @@ from tests.joins.pairrandom import random_pair_case
 
 HISTORIES = 10
 KINDS: dict[str, tuple[Callable[[int, int], Case], int]] = {
-    "joins": (random_case, 60), "altered": (random_altered_case, 30), "pairs": (random_pair_case, 40),
-    "groups": (random_aggregate, 30),
+    "joins": (random_case, 30), "altered": (random_altered_case, 20), "pairs": (random_pair_case, 20),
+    "groups": (random_aggregate, 20),
 }  # fmt: skip
 
 

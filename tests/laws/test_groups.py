@@ -16,14 +16,14 @@ from tests.joins.aggrandom import random_aggregate
 from tests.joins.alive import run_alive
 from tests.joins.aliverandom import life_of
 from tests.joins.joincase import read_case, run_case
-from tests.laws.chunks import most_long, schedules
+from tests.laws.chunks import most_in_matrix, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "groups").glob("*.case"))
 QUICK, CHUNK, HISTORIES = 200, 50, 5  # histories of one query each
 LIVES = 50
 
 
-@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
+@pytest.mark.parametrize("first", most_in_matrix(range(0, QUICK, CHUNK)))
 def test_random_groups_are_their_select(first: int) -> None:
     """Random queries of every construct, and histories in which groups appear and vanish; the same in every run."""
     for seed in range(first, first + CHUNK):
@@ -45,7 +45,7 @@ def test_many_more_are_their_selects(first: int) -> None:
     assert all("row_key: no key of the result" in said or "may be NULL" in said for said in refused), refused
 
 
-@pytest.mark.parametrize("first", most_long(range(0, LIVES, CHUNK)))
+@pytest.mark.parametrize("first", most_in_matrix(range(0, LIVES, CHUNK)))
 def test_groups_of_what_the_servers_hold(first: int) -> None:
     """From commit to row, over live servers, as tests/laws/test_alive.py does for joins."""
     for seed in range(first, first + CHUNK):

@@ -15,7 +15,7 @@ from joins.steps.state import JoinState, lookup_step
 from tests.joins.alterrandom import random_altered_case
 from tests.joins.joincase import Case, read_case, run_case
 from tests.joins.joinrandom import random_case, random_view_case
-from tests.laws.chunks import most_long, schedules
+from tests.laws.chunks import most_in_matrix, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins").glob("*.case"))
 QUICK, CHUNK, HISTORIES = 400, 100, 10  # histories of one query each
@@ -24,14 +24,14 @@ MATRIX = 4000
 VIEWS = 40
 
 
-@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
+@pytest.mark.parametrize("first", most_in_matrix(range(0, QUICK, CHUNK)))
 def test_random_join_is_its_select(first: int) -> None:
     """Random schemas, SELECTs and histories; the same in every run."""
     for seed in range(first, first + CHUNK):
         run_case(random_case(seed, seed // HISTORIES), seed)
 
 
-@pytest.mark.parametrize("first", most_long(range(0, ALTERED, CHUNK)))
+@pytest.mark.parametrize("first", most_in_matrix(range(0, ALTERED, CHUNK)))
 def test_random_join_of_altered_tables_is_its_select(first: int) -> None:
     """Columns are added, dropped, widened and renamed, before the query is compiled and while it runs: 100 cases."""
     for seed in range(first, first + CHUNK):
@@ -56,7 +56,7 @@ def test_many_random_joins_are_their_selects(first: int) -> None:
         run_case(random_case(seed), seed)
 
 
-@pytest.mark.parametrize("first", most_long(range(0, VIEWS, 20)))
+@pytest.mark.parametrize("first", most_in_matrix(range(0, VIEWS, 20)))
 def test_random_views_under_left_joins_are_their_selects(first: int) -> None:
     """Computed columns of a table of the topology are NULL if a LEFT JOIN finds no row of it, at any depth."""
     for seed in range(first, first + 20):

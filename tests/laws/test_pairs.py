@@ -17,13 +17,13 @@ from joins.steps.pairs import PairState, Side, pairs_step, reported
 from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_text
 from tests.joins.joincase import Case, run_case
 from tests.joins.pairrandom import random_pair_case
-from tests.laws.chunks import most_long
+from tests.laws.chunks import most_in_matrix
 
 QUICK, CHUNK, HISTORIES = 150, 50, 10  # histories of one query each
 MATRIX = 4000
 
 
-@pytest.mark.parametrize("first", most_long(range(0, QUICK, CHUNK)))
+@pytest.mark.parametrize("first", most_in_matrix(range(0, QUICK, CHUNK)))
 def test_random_pairs_are_their_select(first: int) -> None:
     """Inner, LEFT, RIGHT and FULL joins of many to many, among lookups and groups; the same 150 in every run."""
     for seed in range(first, first + CHUNK):

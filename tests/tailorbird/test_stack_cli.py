@@ -6,7 +6,8 @@ import json
 import os
 import socket
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,22 +18,21 @@ from tailorbird.cli.app import app
 from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.progress import StackProgress, line_of
 from tailorbird.devtools.stack.settings import SERVICES
+from tests.support.commands import tailorbird
 from tests.support.ports import free_ports
 
+Stacks = Callable[..., subprocess.CompletedProcess[str]]
 
-def tailorbird(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in an empty folder with no settings but these."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("TAILORBIRD_")}
-    own |= {"TAILORBIRD_CACHE": str(folder / "cache"), "COLUMNS": "200", **environ}
-    return subprocess.run(
-        [sys.executable, "-m", "tailorbird", "stack", *words],
-        cwd=folder,
-        env=own,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+
+@pytest.fixture
+def stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stacks:
+    """Run `tailorbird stack` in an empty folder with no settings."""
+    for name in [name for name in os.environ if name.startswith("TAILORBIRD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TAILORBIRD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    return partial(tailorbird, "stack")
 
 
 @pytest.mark.parametrize("command", ["fetch", "up", "mysql", "down", "status", "logs", "run"])
@@ -43,9 +43,9 @@ def test_every_command_shows_an_example(command: str) -> None:
     assert f"Example: tailorbird stack {command}" in shown.stdout
 
 
-def test_status_of_nothing_is_json_and_exit_code_1(tmp_path: Path) -> None:
+def test_status_of_nothing_is_json_and_exit_code_1(stacks: Stacks, tmp_path: Path) -> None:
     """A script learns from the exit code whether all is ready, and from the JSON what is not; nothing is created."""
-    shown = tailorbird(tmp_path, "status", "--json", "--port-offset", "30000")
+    shown = stacks("status", "--json", "--port-offset", "30000")
     assert shown.returncode == 1
     found = json.loads(shown.stdout)
     assert [(service["name"], service["state"]) for service in found["services"]] == [
@@ -67,34 +67,34 @@ def test_status_of_nothing_is_json_and_exit_code_1(tmp_path: Path) -> None:
         (["mysql", "shop", "--user", "root"], "choose among app, cdc"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(stacks: Stacks, words: list[str], said: str) -> None:
     """What, and the remedy; never a stack trace."""
-    shown = tailorbird(tmp_path, *words)
+    shown = stacks(*words)
     assert shown.returncode == 2
     assert said in shown.stderr
     assert len(shown.stderr.splitlines()) == 1
 
 
-def test_up_on_a_port_in_use_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+def test_up_on_a_port_in_use_is_one_line_and_exit_code_2(stacks: Stacks, tmp_path: Path) -> None:
     """The error is reported before any download or server start."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
         ports = [f"--port={name}={number}" for name, number in {**free_ports(), "thrift": port}.items()]
-        shown = tailorbird(tmp_path, "up", *ports)
+        shown = stacks("up", *ports)
     assert shown.returncode == 2
     assert f"port {port} (thrift) is in use" in shown.stderr
     assert len(shown.stderr.splitlines()) == 1
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_is_refused(stacks: Stacks, tmp_path: Path) -> None:
     """A data folder that we did not make is neither filled nor purged."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years")
     for command in ("up", "down"):
-        shown = tailorbird(tmp_path, command, "--home", "mine")
+        shown = stacks(command, "--home", "mine")
         assert shown.returncode == 2
         assert "not of this stack" in shown.stderr
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
