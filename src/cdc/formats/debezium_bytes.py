@@ -36,7 +36,7 @@ class EnvelopeWriter:
     def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
         """Return the source block of an event of the log, to be completed with a row number.
 
-        `partial` is as in `cdc.model.event.SourceInfo`.
+        `ts_ms` (ms since 1970, the commit at the source) and `partial` are as in `cdc.model.event.SourceInfo`.
         """
         return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
 
@@ -53,6 +53,7 @@ class EnvelopeWriter:
         """Return the envelope of a change within a transaction of the log.
 
         `total_order` is its number among all changes of the transaction, `order` that among the changes of its table.
+        `ts_ms` is when the change is published (ms since 1970).
         """
         return _LOGGED % (before, after, source, row, sequence, op, ts_ms, transaction, total_order, order)
 

@@ -140,14 +140,16 @@ class History:
         raise Skippable(f"table {table_id} has no columns at sequence {position.sequence}", _REMEDY)
 
     def tables_at(self, position: Position) -> Iterator[TableState]:
-        """Yield all tables that exist at a position, including those in quarantine, ordered by name."""
+        """Yield all tables that exist at a position, including those in quarantine, ordered by name. Raises Fatal for a
+        position before the beginning of the history."""
         for name in sorted(self._entries):
             state = self._at(name, position.sequence)
             if isinstance(state, TableState) and (state.schema is not None or state.unknown):
                 yield state
 
     def databases_at(self, position: Position) -> Iterator[DatabaseState]:
-        """Yield all databases that exist at a position, ordered by name."""
+        """Yield all databases that exist at a position, ordered by name. Raises Fatal for a position before the
+        beginning of the history."""
         for name in sorted(self._entries):
             state = self._at(name, position.sequence)
             if isinstance(state, DatabaseState) and not state.gone:

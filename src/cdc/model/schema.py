@@ -46,7 +46,7 @@ class Column:
 
     @property
     def type(self) -> LogicalType:
-        """Return the logical type that every later stage works with."""
+        """Return the logical type that every later stage works with. Raises ValueError for an unknown type."""
         return from_mysql(self.column_type)
 
     def to_json(self) -> dict[str, Any]:

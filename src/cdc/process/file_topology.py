@@ -18,7 +18,7 @@ PORTS = "ports.json"  # in the data folder of a local stack
 def load_topology(file: str) -> Topology:
     """Return the topology in `file` with every table in all its running versions (`cdc.topology.versions`).
 
-    Raises the errors of `read_file`.
+    Raises the errors of `read_file` and `kept_versions`.
     """
     topology = read_file(file)
     versions = kept_versions(topology.name)
@@ -28,7 +28,8 @@ def load_topology(file: str) -> Topology:
 def load_serving(file: str) -> Topology:
     """Return the topology in `file` with only the version of each table that queries see.
 
-    Versions that are being built, or kept for a rollback, are left out.
+    Versions that are being built, or kept for a rollback, are left out. Raises the errors of `read_file` and
+    `kept_versions`.
     """
     topology = read_file(file)
     versions = kept_versions(topology.name)

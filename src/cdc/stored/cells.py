@@ -148,7 +148,8 @@ class RowCodec:
         self._layout_id = _INT.pack(layout.id)
 
     def row_key(self, values: Mapping[str, Canonical]) -> bytes:
-        """Return the row key of a row. Raises ValueError if a non-nullable column is NULL, or the key is too long."""
+        """Return the row key of a row, with its salt byte. Raises ValueError if a non-nullable column is NULL, or if
+        the key is longer than 32,767 bytes."""
         parts = []
         for name, nullable, encode in self._key_columns:
             value = values[name]

@@ -165,7 +165,8 @@ def encoder(type_: LogicalType) -> Encoder:
 
 
 def decoder(type_: LogicalType) -> Decoder:
-    """Return a function from bytes to a canonical value; inverse of `encoder`. It raises for bytes of another type."""
+    """Return a function from bytes to a canonical value; inverse of `encoder`. It raises ValueError or struct.error for
+    bytes of another type."""
     if type_.element is not None:
         return _list_decoder(decoder(type_.element))
     return _decimal_text if type_.kind == "decimal" else _CODECS[type_.kind][1]

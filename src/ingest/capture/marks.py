@@ -43,7 +43,7 @@ class Marks:
     _last: float = 0.0
 
     def restore(self, source: str, found: Iterable[Record]) -> None:
-        """Load the marks from records of the history."""
+        """Load the marks from records of the history. Raises Fatal for a mark of a newer format."""
         self.source, self.known = source, marks_of(found, source)
 
     def due(self, checkpoint: Checkpoint, now: float) -> list[Record]:
@@ -86,7 +86,7 @@ def _kind(key: str) -> str:
 
 
 def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
-    """Return the marks in records of the history, oldest first."""
+    """Return the marks in records of the history, oldest first. Raises Fatal for a mark of a newer format."""
     marks = [
         read_checkpoint(orjson.dumps(value))[0]
         for key, value in dict(found).items()
@@ -112,7 +112,7 @@ def rewrite_history(
 ) -> RewrittenHistory:
     """Return a compact history: the state of each table at `position`, all later changes, and the marks.
 
-    Afterwards no capture can be set back to before `position`.
+    Afterwards no capture can be set back to before `position`. Raises ValueError for records of a newer format.
     """
     records = {key: value for key, value in found if value is not None}
     history = history_from_records(records.items(), source)
@@ -143,7 +143,8 @@ def rewound(found: Iterable[Record], source: str, newest: Checkpoint, to: Checkp
     """Return the rewind of a capture from its `newest` checkpoint to the mark `to`.
 
     Schema changes after the mark are removed from the history; reading the log again applies them. Signals are not
-    executed again. Raises UsageError if the mark is not older than `newest`.
+    executed again. Raises UsageError if the mark is later than `newest`, Fatal or ValueError for records of a newer
+    format.
     """
     if to.position.sequence > newest.position.sequence:
         raise UsageError(

@@ -20,7 +20,7 @@ class TableReading(Protocol):
     """Reads chunks of one table over its own connection."""
 
     def read(self, request: ChunkRequest) -> Chunk:
-        """Read the requested chunk. Blocks until the server has answered."""
+        """Read the requested chunk. Blocks until the server has answered. Raises Retriable while it is unavailable."""
 
 
 Opened = Callable[[], AbstractContextManager[TableReading]]
@@ -48,7 +48,8 @@ class ChunkThreads:
         worker.asked.put(request)
 
     def ready(self) -> list[Chunk]:
-        """Return the chunks that were read since the last call. Implements `ChunkReader`."""
+        """Return the chunks that were read since the last call. Raises the error that ended a thread. Implements
+        `ChunkReader`."""
         found: list[Chunk] = []
         while not self._done.empty():
             one = self._done.get()

@@ -59,7 +59,7 @@ def select_rows(schema: TableSchema, after: list[Any] | None, last: list[Any] | 
     order.
 
     Its columns are those of the table, then the key columns without conversion. `after` and `last` are keys in the form
-    of `stored`; None is no bound. `where` is an additional condition, or empty.
+    of `stored`; None is no bound. `where` is an additional condition, or empty. Raises ValueError for an invalid key.
     """
     shown = [select_expression(column, quoted(column.name)) for column in schema.columns]
     shown += [quoted(name) for name in schema.primary_key]
@@ -82,7 +82,8 @@ def select_last(schema: TableSchema, where: str) -> str:
 
 
 def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """Return the SELECT of the rows with these keys: mappings key column → canonical value."""
+    """Return the SELECT of the rows with these keys: mappings key column → canonical value. Raises ValueError for a
+    value that its column cannot have."""
     shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
     return f"SELECT {shown} FROM {_name(schema)} WHERE {where_keys(schema, keys)}"
 

@@ -26,7 +26,8 @@ _LONGEST = 10_000  # characters
 def condition(text: str, may_compare: Callable[[str], bool], *, dialect: str = "mysql") -> str:
     """Return a WHERE condition that is safe to run and equivalent to `text`, in the same SQL dialect (sqlglot's name).
 
-    `may_compare(column)` returns whether a condition may use a column. Raises UsageError for a text with anything else.
+    `may_compare(column)` returns whether a condition may use a column. Raises UsageError for a text with anything else,
+    or of more than 10,000 characters.
     """
     if len(text) > _LONGEST:
         raise UsageError(f"the condition has {len(text)} characters", f"use at most {_LONGEST}")

@@ -57,7 +57,7 @@ class Verdict:
     - `moving`: the number of rows that changed in every round. `unknown`: reasons why rows were not compared.
     - `uncompared`: columns that were not compared, with reasons.
     - `read`: the number of rows that were read from the near end. Most rows are compared only by digest.
-    - `cut`: the position or timestamp at which the ends were compared."""
+    - `cut`: the position or timestamp at which the ends were compared. `seconds`: the duration."""
 
     stage: Stage
     table: str

@@ -36,8 +36,8 @@ def read_postgres(source: Source) -> dict[TableId, SourceTable]:
 
 
 def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
-    """Read the given tables of a source in one consistent snapshot. Raises Retriable while the source is
-    unavailable."""
+    """Read the given tables of a source in one consistent snapshot. Raises Retriable while the source is unavailable,
+    UsageError if a table does not exist."""
     with connected(source) as connection:
         shown = pg_schema.tables_of(connection, source)
         for one in tables:

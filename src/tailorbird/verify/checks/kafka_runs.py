@@ -64,7 +64,7 @@ class RunsReader:
 
 
 def runs_watched(topology: Topology, every: float = 5.0) -> Watch[dict[str, CheckRun]]:
-    """Return a background poller of the last runs."""
+    """Return a background poller of the last runs; it reads them again every `every` seconds."""
     return Watch(RunsReader(topology).read, name="checks", every=every)
 
 

@@ -12,7 +12,8 @@ _LATE = 60.0  # seconds by which a check may be late without being reported as o
 
 
 def due_ms(check: Check, last: CheckRun | None) -> int:
-    """Return when a check should begin: its interval after its last begin, or sooner if that run compared nothing.
+    """Return when a check should begin (ms since 1970): its interval after its last begin, or sooner if that run
+    compared nothing.
 
     0 if it never ran. The time is not before the end of the last run, so a slow check does not starve the others."""
     if last is None:
@@ -34,14 +35,15 @@ def next_check(checks: Mapping[str, Check], runs: Mapping[str, CheckRun], now_ms
 
 
 def turn_of(check: Check, last: CheckRun | None) -> int:
-    """Return the part of its sample that a check compares next: the same one again while a difference remains."""
+    """Return the part of its sample that a check compares next: the same one again until a run is equal."""
     if last is None:
         return 0
     return (last.turn + (last.outcome in ("equal", "equal in part"))) % check.sample
 
 
 def overdue_ms(check: Check, last: CheckRun | None, now_ms: int) -> int:
-    """Return how late a check is, if it missed more than one interval. Otherwise, and if it never ran, 0."""
+    """Return how many ms late a check is, if it missed a whole interval and at least a minute. Otherwise, and if it
+    never ran, 0."""
     if last is None:
         return 0
     late = now_ms - last.began_ms - round(check.every * 1000)

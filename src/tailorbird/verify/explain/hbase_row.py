@@ -41,7 +41,8 @@ class JoinedRows:
         return self.row_at(row_key)
 
     def row_at(self, row_key: bytes) -> TracedRow | None:
-        """Return the row at an HBase row key, which includes the salt byte, or None."""
+        """Return the row at an HBase row key, which includes the salt byte, or None. Raises UsageError if a cell is
+        missing or damaged."""
         found = self._cells(row_key)
         return self._decoded(row_key, found) if found else None
 

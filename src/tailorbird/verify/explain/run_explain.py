@@ -50,14 +50,16 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         return self._rows.layout
 
     def explain(self, key: Mapping[str, Canonical], columns: Sequence[str] = ()) -> Explanation | None:
-        """Explain the row with a key, or only its cells in `columns`. None if there is no such row."""
+        """Explain the row with a key, or only its cells in `columns`. None if there is no such row. Raises UsageError
+        for an unknown column or an invalid key."""
         if unknown := [name for name in columns if name not in (one.name for one in self.layout.columns)]:
             raise UsageError(f"table {self.table.name} has no column {unknown[0]}", "look at `tailorbird explain-plan`")
         row = self._rows.row(key)
         return None if row is None else self._explained(row, columns)
 
     def explain_at(self, row_key: bytes) -> Explanation | None:
-        """Explain the row at an HBase row key, which is the id of its document."""
+        """Explain the row at an HBase row key, whose hexadecimal form is the id of its document. None if there is no
+        such row."""
         row = self._rows.row_at(row_key)
         return None if row is None else self._explained(row, ())
 
@@ -89,7 +91,8 @@ def _versions(topology: Topology, table: str) -> Versions:
 
 
 def keys_of(layout: Layout, text: str) -> Iterator[tuple[str, Canonical]]:
-    """Parse a row key to (column, value): JSON values separated by commas, or one text without quotes."""
+    """Parse a row key to (column, value): JSON values separated by commas, or one text without quotes. Raises
+    UsageError for another number of values than the row key has."""
     try:
         values = orjson.loads(f"[{text}]")
     except ValueError:

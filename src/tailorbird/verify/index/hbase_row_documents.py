@@ -86,7 +86,7 @@ class RowDocuments:
                 yield document_id(change.row), change
 
     def written(self) -> int:
-        """Return the newest timestamp of a batch or barrier of the table."""
+        """Return the newest timestamp (ms) of a batch or barrier of the table."""
         return self._joined.last_timestamp()
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:

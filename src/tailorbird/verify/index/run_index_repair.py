@@ -24,7 +24,8 @@ from tailorbird.verify.request import Request, StageResult, Terminal
 def repaired(
     request: Request, table: Table, index: Index, stage: IndexStage, compared: IndexComparison, terminal: Terminal
 ) -> StageResult:
-    """Write or remove the differing documents, then compare them again."""
+    """Write or remove the differing documents, then compare them again. Raises Retriable if the index's collections
+    change during the repair."""
     count = len(compared.differing)
     plan = f"{count:,} documents of index {index.name}: write them from their rows, or remove them if they have no row"
     if request.dry_run:

@@ -68,7 +68,8 @@ class VisibleDocuments:
         return found
 
     def visible(self) -> int | None:
-        """Return the timestamp up to which queries see everything. None before every salt bucket has a barrier."""
+        """Return the batch timestamp (ms) up to which queries see everything. None before every salt bucket has a
+        barrier."""
         return self._collection.visible_timestamp()
 
     def wait(self, timestamp: int) -> bool:

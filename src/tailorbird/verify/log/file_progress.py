@@ -60,8 +60,8 @@ class ProgressFile:
                 raise Fatal(f"{self._file}: {error}", "delete it; the next run then compares all rows") from error
 
     def equal(self, table: str, shape: str, now_ms: int) -> Progress | None:
-        """Return the progress with which the last comparison that found the table equal began. None if it is too old
-        or unusable."""
+        """Return the progress with which the last comparison that found the table equal began. None if it is six
+        days old, or covers other columns."""
         known = self._equal.get(table)
         return known if known and known.shape == shape and now_ms - known.at_ms < OLDEST_MS else None
 

@@ -28,7 +28,7 @@ class KafkaRecords:
         self._consumer: Consumer | None = None
 
     def covers(self, position: Position, *, wait: bool) -> bool:
-        """Return whether the ledger has reached a position. With `wait`, wait for a limited time while it reads the
+        """Return whether the ledger has reached a position. With `wait`, wait up to 60 seconds while it reads the
         log."""
         deadline = time.monotonic() + (_TIMEOUT if wait else 0.0)
         while True:
@@ -40,7 +40,8 @@ class KafkaRecords:
                 return False
 
     def record(self, partition: int, offset: int) -> LogImage | None:
-        """Return the record at an offset. None if compaction has removed it."""
+        """Return the record at an offset. None if compaction has removed it. Raises Retriable while Kafka is
+        unavailable."""
         try:
             value = self._value(partition, offset)
         except KafkaException as error:

@@ -38,7 +38,8 @@ class TopicComparer:
         self._opened.close()
 
     def compared(self, table: TableId, leaves: NearSource) -> TopicComparison:
-        """Compare all rows of a table, or those that changed since a cut. Closes the consumers of the table before."""
+        """Compare all rows of a table, or those that changed since a cut. Closes the consumers of the table before.
+        Raises UsageError if the option `since` is no position."""
         self.close()
         partition_ledger = self._ledger.topology_ledger.tables.get(table)
         why = self._unready(table, partition_ledger)

@@ -58,7 +58,7 @@ class StoredRows:
             write_rows(joined.hbase, joined.table, joined.family, keys, (), timestamp)
 
     def written(self) -> int:
-        """Return the newest timestamp of any batch or barrier."""
+        """Return the newest timestamp (ms) of any batch or barrier."""
         return self.joined.last_timestamp()
 
     def wait(self, positions: Mapping[str, str]) -> int | None:

@@ -25,7 +25,7 @@ class RereadRequester:
     """Requests re-reads for one joined table (implements `table_repair.RereadRequests`).
 
     `plan` returns the source rows to read for some rows of the table. `reached` returns the positions in the table's
-    barrier."""
+    barrier. Raises Retriable while Kafka or HBase is unavailable."""
 
     def __init__(
         self,

@@ -30,6 +30,8 @@ def repaired(
     wrong: Sequence[DifferingRow],
     terminal: Terminal,
 ) -> StageResult:
+    """Repair the rows in `wrong`, then compare them again. Returns why nothing was done if a repair would have no
+    effect or is not confirmed. Raises Retriable while a server is unavailable."""
     rebuild = f"`tailorbird run {request.topology.file} --rebuild {table.name}`"
     plan = _planned(request.topology, table)
     join = RereadRequester(request.topology, plan, kept.joined.reached, settling=settling_policy())

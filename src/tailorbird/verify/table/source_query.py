@@ -16,7 +16,8 @@ from tailorbird.verify.table.table_stage import QueryAnswer, Row
 
 
 def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot:
-    """Read whole tables of a source in one consistent snapshot. Raises Retriable while the source is unavailable."""
+    """Read whole tables of a source in one consistent snapshot. Raises Retriable while the source is unavailable,
+    UsageError if a PostgreSQL table does not exist."""
     read: Read = pg_tables.read_snapshot if source.type == "postgresql" else mysql_tables.read_snapshot
     return read(source, tables)
 
