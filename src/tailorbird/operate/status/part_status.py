@@ -27,7 +27,7 @@ _STARTS = {
 class PartStatus:
     """Status of one process (part) that a topology needs.
 
-    - `moving`, `starting`, `stuck`, `unavailable`: as its `/health` reports.
+    - `moving`, `starting`, `stuck`, `away`: as its `/health` reports.
     - `silent`: it runs and does not answer. `unknown`: it runs without a health port.
     - `stopped`: a signal has stopped it. `down`: it ran on this machine, and does not run now.
     - `elsewhere`: it does not run on this machine, and there is no sign that it should.
