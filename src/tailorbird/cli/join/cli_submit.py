@@ -28,7 +28,7 @@ def submit(
     The checkpoint (TAILORBIRD_HOME) must be on a file system that the executors share. Every node needs Tailorbird's
     Python dependencies; --environment ships them. The executors check both at the start.
 
-    Example: tailorbird submit topologies/shop.yml --table orders_wide --master spark://host:7077 -- --num-executors 4
+    Example: tailorbird submit topologies/shop.yml --table orders_wide --master yarn -- --num-executors 4
     """
     from cdc.model.extras import extras_named
     from cdc.process.file_topology import load_topology
