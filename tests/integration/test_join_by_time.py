@@ -17,7 +17,8 @@ from joins.oracle.sql_oracle import Oracle
 from tests.integration.test_join import FACT, FAR, NEAR, SCHEMAS, Cells, History, JoinPipeline
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+# of each, one in `make test`: tests/integration/test_syslog.py, tests/joins/test_spark_by_time.py
+pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(600)]
 
 QUERY = """SELECT a.id, b.id AS other, a.at, b.price
       FROM shop.facts a
@@ -58,7 +59,7 @@ class Events:
         return self.event("c", None, values)
 
 
-@pytest.mark.parametrize("dies", [False, pytest.param(True, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("dies", [False, True])
 def test_by_time_on_real_servers(joined: JoinPipeline, dies: bool) -> None:
     """Pairs appear at once, NULLs with the watermark, which the barriers carry. A driver that died between HBase's
     write and Spark's commit writes the same cells again. A late row and an UPDATE become dead letters.

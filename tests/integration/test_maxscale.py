@@ -50,6 +50,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[CapturedDatabase], tuple[str, in
         assert process.returncode == 0, said
 
 
+@pytest.mark.matrix  # schemas in mid-stream: tests/ingest/maxscale/test_server.py; from a server: the test below
 def test_commits_of_mysql_are_streamed(
     capture: Callable[..., CapturedDatabase], serve: Callable[[CapturedDatabase], tuple[str, int]]
 ) -> None:

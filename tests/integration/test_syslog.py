@@ -156,6 +156,10 @@ class SyslogPipeline(CapturedDatabase):
         self.deploys += 1
         self.sql(f"INSERT INTO deploys VALUES ({number}, '{host}', '{at:%Y-%m-%d %H:%M:%S}')")
 
+    def changed(self, number: int, host: str) -> None:
+        self.deploys += 1  # events
+        self.sql(f"UPDATE deploys SET host = '{host}' WHERE id = {number}")
+
     def positions(self) -> dict[str, int]:
         """Return the committed position of each source's capture."""
         return {source: reported.sequence for source, reported in self.committed.read().items()}
@@ -281,7 +285,8 @@ def settled(heard: SyslogPipeline, sent: Mapping[str, int], watermark: int | Non
 def test_messages_are_joined_by_time_and_grouped(heard: SyslogPipeline, deaths: int) -> None:
     """Messages of every transport end in HBase: pairs with MySQL's rows by time, and counts. An invalid message is a
     dead letter that cannot be replayed. If the sender repeats what it sent over a broken connection, a killed capture
-    loses nothing, and the log has no message more often than it was sent.
+    loses nothing, and the log has no message more often than it was sent. A late message and an UPDATE are dead letters
+    of the join.
     """
     deploys = {n: (f"web{n % 5}", START + dt.timedelta(seconds=80 * n)) for n in range(6)}  # no source declares web4
     for number, (host, at) in deploys.items():
@@ -350,3 +355,13 @@ def test_messages_are_joined_by_time_and_grouped(heard: SyslogPipeline, deaths: 
     replayed = tailorbird("dead-letters", "replay", str(heard.file), "--all")
     assert replayed.returncode == 1
     assert replayed.stdout.count("is filled by an external sender") == 2
+
+    with heard.connected() as stream:
+        stream.sendall(lines([SentMessage("web0", 1, START, "late", newer=True).data()]))
+        heard.changed(0, "web3")
+        settled(heard, {**sent, "young": 1, "late": 1})
+    listed = tailorbird("dead-letters", "list", str(heard.file), "--json")
+    dead_letters = [one for line in listed.stdout.splitlines() if (one := json.loads(line))["stage"] == "join"]
+    assert {one["of"] for one in dead_letters} == {"after_deploys"}
+    reasons = {one["reason"].partition(":")[0] for one in dead_letters}
+    assert reasons == {"late", "UPDATE of an append-only table"}
