@@ -6,9 +6,18 @@ from __future__ import annotations
 from cdc.topology.values import NAME
 from ingest.fleet.desired import ALIAS
 from ingest.fleet.fleet_pb2 import MapPlace, Ready, StreamRequest
+from ingest.fleet.identity import FleetIdentity
 
 _LABELS, PLACES = 64, 10_000
 _LABEL, _DATABASE, _VERSION = 256, 64, 64  # characters
+
+
+def foreign_reason(request: StreamRequest, agent: FleetIdentity) -> str:
+    """Return why a message may not come from the agent of its stream; empty if its header names nobody else."""
+    tenant, name = request.header.tenant, request.header.agent
+    if tenant in ("", agent.tenant) and name in ("", agent.name):
+        return ""
+    return f"its header names {f'{tenant[:_LABEL]}/{name[:_LABEL]}'!r}"
 
 
 def invalid_reason(request: StreamRequest) -> str:

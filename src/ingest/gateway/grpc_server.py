@@ -20,7 +20,7 @@ from cdc.model.errors import UsageError
 from ingest.fleet.certificate import CertificateContent, certified
 from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity
-from ingest.fleet.message_checks import invalid_reason
+from ingest.fleet.message_checks import foreign_reason, invalid_reason
 from ingest.fleet.tokens import Guesses
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
 from ingest.gateway.grpc_streams import AgentStream, Fleet, reject
@@ -103,10 +103,6 @@ class AgentServer:
             await self._reject(context, grpc.StatusCode.PERMISSION_DENIED, why, agent)
         heard = self._read(requests, context, agent)
         first = await self._first(heard, context, agent)
-        header = first.header
-        if (header.tenant or agent.tenant, header.agent or agent.name) != (agent.tenant, agent.name):
-            what = f"its header names {header.tenant}/{header.agent}"
-            await self._reject(context, grpc.StatusCode.PERMISSION_DENIED, what, agent)
         if first.hello.protocol != PROTOCOL:
             what = f"protocol {first.hello.protocol}; this gateway uses {PROTOCOL}"
             await self._reject(context, grpc.StatusCode.FAILED_PRECONDITION, what, agent)
@@ -171,6 +167,8 @@ class AgentServer:
             except DecodeError:
                 why = f"{len(content)} bytes that are not a complete message"
                 await self._reject(context, grpc.StatusCode.INVALID_ARGUMENT, why, agent)
+            if why := foreign_reason(request, agent):
+                await self._reject(context, grpc.StatusCode.PERMISSION_DENIED, why, agent)
             yield request
 
     async def _first(self, requests: Any, context: Any, agent: FleetIdentity) -> StreamRequest:

@@ -273,8 +273,12 @@ class AgentStream:
             if call.WhichOneof("what") == "close":
                 del self._over[call.channel]
             return
+        named = request.header.source
+        if session_handler is not None and named not in ("", session_handler.source):
+            why = f"channel {call.channel} belongs to source {session_handler.source!r}, but a message names {named!r}"
+            await self._reject(grpc.StatusCode.PERMISSION_DENIED, why)
         if session_handler is None:
-            session_handler = await self._opened(call.channel, request.header.source, request.header.epoch)
+            session_handler = await self._opened(call.channel, named, request.header.epoch)
         if why := session_handler.put(call):
             await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         if call.WhichOneof("what") == "close":

@@ -34,6 +34,7 @@ from ingest.binlog.reading import events as e
 from ingest.binlog.reading.effects import changes_rows, effects
 from ingest.binlog.reading.rowset import Converter, ResultSet, RowEventSet, TypedValue
 from ingest.binlog.reading.stream import Packet
+from ingest.binlog.rows import rows as rows_module
 from ingest.binlog.transports.file_transport import FileTransport
 from ingest.binlog.transports.uri import FileAddress, ServerAddress, parse_uri
 from ingest.binlog.writer.writer import BinlogWriter
@@ -277,42 +278,62 @@ class Schema:
         return self._hints
 
 
-def old_decimal(unsigned: bool = False) -> list[bytes]:
-    """Rows of a table from before MySQL 5.0, as in the original report: decimal(10,2) and a VARCHAR after it."""
+def old_decimal(rows: bytes) -> list[bytes]:
+    """Rows of a table from before MySQL 5.0: a decimal and a VARCHAR after it."""
     writer = BinlogWriter(server_version="5.5.62-log", checksum=False)
     data = [writer.begin(NOW), writer.query("d", "BEGIN", NOW)]
-    body = (
-        (7).to_bytes(6, "little")
-        + b"\x01\0"
-        + b"\x01d\0"
-        + b"\x01t\0"
-        + b"\x02\x00\x0f"
-        + b"\x02"
-        + b"\x14\0"
-        + b"\x03"
+    table = (7).to_bytes(6, "little") + b"\x01\0"
+    data.append(
+        writer.event(19, table + b"\x01d\0" + b"\x01t\0" + b"\x02\x00\x0f" + b"\x02" + b"\x14\0" + b"\x03", NOW)
     )
-    data.append(writer.event(19, body, NOW))
-    rows = b""
-    for text, name in ((b"      0.00", b"7th"), (b"-123456.78", b"x")):
-        padded = text.rjust(12 - unsigned)
-        rows += b"\0" + padded + bytes((len(name),)) + name
-    data.append(writer.event(23, (7).to_bytes(6, "little") + b"\x01\0" + b"\x02\xff" + rows, NOW))
+    data.append(writer.event(23, table + b"\x02\xff" + rows, NOW))
     data.append(writer.xid(1, NOW))
     return data
 
 
-def test_decimal_from_before_mysql_five() -> None:
-    """Type 0 is space-padded text whose size only the schema contains: refused without one, exact with one."""
+def test_a_decimal_from_before_mysql_five_needs_a_schema() -> None:
+    """Type 0 is text whose end only the schema states: refused without one."""
     with pytest.raises(UndecodableValue, match="give a schema"):
-        list(BinlogReader(Packets(*fde_55(old_decimal()))).changes())
+        list(BinlogReader(Packets(*fde_55(old_decimal(b"\0        0.00\x01x")))).changes())
+
+
+@pytest.mark.parametrize(
+    ("declared", "texts"),
+    [
+        ("decimal(10,2)", [b"       0.00", b"  -12345.67", b"12345678.90"]),
+        ("decimal(5,3)", [b" 0.000", b"-1.500", b"99.999"]),
+        ("decimal(5,3)", [b"  0.000", b" -1.500"]),
+        ("decimal(5,3) zerofill", [b"00.000", b"01.500"]),
+        ("decimal(10,2)", [b"        0.00", b"123456789.01"]),
+        ("decimal(4,0)", [b"    0", b"-1234", b"   12"]),
+        ("decimal(4,0) unsigned", [b"   0", b"1234"]),
+    ],
+)  # fmt: skip
+def test_decimals_of_any_width_from_before_mysql_five(declared: str, texts: list[bytes]) -> None:
+    """The size of such a value follows from its text, as in seed 000: blanks, digits, then the digits of its scale.
+
+    Tables of that time have widths with and without a place for the sign. A following value that looks like a part
+    of the number is not one.
+    """
+    after = [b"7", b" 7", b".5", b"-1", b"", b" ", b"0" * 48]  # a length of 48 is the digit 0
+    for name in after:
+        rows = b"".join(b"\0" + text + bytes((len(name),)) + name for text in texts)
+        schema = Schema(("price", declared, None), ("name", "varchar(20)", "latin1"))
+        for null_patterns in (256, 0):
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(rows_module, "MAX_PATTERNS", null_patterns)
+                reader = BinlogReader(Packets(*fde_55(old_decimal(rows))), options=StreamOptions(schema=schema))
+                found = [row for batch in reader.changes() if isinstance(batch, RowBatch) for row in batch.rows]
+            assert found == [{"price": text.decode().strip(), "name": name.decode()} for text in texts]
+
+
+@pytest.mark.parametrize("text", [b"       0.0", b"       . 0", b"  1 2345.67", b"-", b"x", b"0" * 14 + b".00"])
+def test_a_broken_decimal_from_before_mysql_five_is_refused(text: bytes) -> None:
+    """Bytes that are no such number raise an error with their position and are not guessed."""
     schema = Schema(("price", "decimal(10,2)", None), ("name", "varchar(20)", "latin1"))
-    options = StreamOptions(schema=schema)
-    rows = [
-        c.rows
-        for c in BinlogReader(Packets(*fde_55(old_decimal())), options=options).changes()
-        if isinstance(c, RowBatch)
-    ]
-    assert rows == [[{"price": "0.00", "name": "7th"}, {"price": "-123456.78", "name": "x"}]]
+    reader = BinlogReader(Packets(*fde_55(old_decimal(b"\0" + text + b"\x01x"))), options=StreamOptions(schema=schema))
+    with pytest.raises(CorruptBinlog, match=r"made:\d+: .*before MySQL 5.0"):
+        list(reader.changes())
 
 
 def fde_55(data: list[bytes]) -> list[bytes]:

@@ -172,16 +172,39 @@ BAD = [
     Bad(
         "another tenant's header",
         Status.PERMISSION_DENIED,
-        "its header names other/",
+        "its header names 'other/'",
         [StreamRequest(header=Header(tenant="other"), hello=Hello(protocol=PROTOCOL))],
         begun=False,
     ),
     Bad(
         "another agent's header",
         Status.PERMISSION_DENIED,
-        "its header names /a2",
+        "its header names '/a2'",
         [StreamRequest(header=Header(agent="a2"), hello=Hello(protocol=PROTOCOL))],
         begun=False,
+    ),
+    *(
+        Bad(f"{whose} header {when}", Status.PERMISSION_DENIED, f"its header names {name!r}", said)
+        for whose, name, header in (
+            ("another tenant's", "other/", Header(tenant="other", source="s")),
+            ("another agent's", "/a2", Header(agent="a2", source="s")),
+        )
+        for when, said in (
+            (
+                "when it opens a session",
+                [StreamRequest(header=header, log_call=LogCall(channel=1, call=1, recover=Empty()))],
+            ),
+            ("in an open session", [RECOVER, StreamRequest(header=header, log_call=LogCall(channel=1, abort=Empty()))]),
+            ("of a sign of life", [StreamRequest(header=header, heartbeat=Empty())]),
+            ("of a report", [SEATED, StreamRequest(header=header, report=Report(source="s"))]),
+            ("of an unknown message", [StreamRequest(header=header, type=Control_MSSQLClient)]),
+        )
+    ),
+    Bad(
+        "another source on an open session",
+        Status.PERMISSION_DENIED,
+        "channel 1 belongs to source 's', but a message names 'crm'",
+        [RECOVER, log_call("crm", abort=Empty())],
     ),
     Bad(
         "an older protocol",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from binascii import b2a_base64
 from collections.abc import Callable
@@ -125,11 +126,31 @@ class SetLabels(dict[int, str]):
         return text
 
 
-def old_decimal(raw: bytes) -> str:
-    """Decode a DECIMAL from before MySQL 5.0: text, padded with blanks on the left."""
-    text = raw.decode("ascii").strip()
-    Decimal(text)
-    return text
+def old_decimal(precision: int, scale: int) -> Callable[[bytes, int], tuple[str, int]]:
+    """Return a reader of DECIMAL(precision, scale) from before MySQL 5.0, for a scale above 0.
+
+    A value is text: blanks, a sign, digits, and `scale` digits after the point. Its end follows from the text, because
+    its size differs: such tables exist with and without a place for the sign. The reader takes (bytes, offset) and
+    returns (value, offset after it). It raises ValueError for other bytes.
+    """
+    form = re.compile(rb" *([+-]?[0-9]*\.[0-9]{%d})" % scale)
+    longest = precision + 2  # with sign and point
+
+    def read(body: bytes, at: int) -> tuple[str, int]:
+        found = form.match(body, at, at + longest)
+        if found is None:
+            raise ValueError(f"no text of a DECIMAL({precision},{scale}) from before MySQL 5.0")
+        return found[1].decode(), found.end()
+
+    return read
+
+
+def old_whole(raw: bytes) -> str:
+    """Decode a DECIMAL without fraction from before MySQL 5.0: text, padded with blanks on the left."""
+    text = raw.strip()
+    if not re.fullmatch(rb"[+-]?[0-9]+", text):
+        raise ValueError(f"no text of a DECIMAL({len(raw)}) from before MySQL 5.0")
+    return text.decode()
 
 
 DECLARED_BYTES: Final[dict[str, Callable[[bytes], str]]] = {"inet4": inet4, "inet6": inet6, "uuid": maria_uuid}

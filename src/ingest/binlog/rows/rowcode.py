@@ -98,9 +98,15 @@ def _old_decimal(code: RowCode, column: LoggedColumn, name: str) -> str:
             f"column {column.name} is a DECIMAL from before MySQL 5.0, whose size the binlog does not state",
             "give a schema, or rebuild the table with ALTER TABLE … FORCE",
         )
-    size = column.precision + (column.scale > 0) + 1 - bool(column.unsigned)
-    code.fixed(f"{size}s", name)
-    value = f"{code.bind('old_decimal', convert.old_decimal)}({name})"
+    if column.scale:
+        code.unpack()
+        code.add(
+            f"{name},p={code.bind(f'old{column.index}', convert.old_decimal(column.precision, column.scale))}(b,p)"
+        )
+        value = name
+    else:
+        code.fixed(f"{column.precision + 1 - bool(column.unsigned)}s", name)
+        value = f"{code.bind('old_whole', convert.old_whole)}({name})"
     return f"{code.bind('Decimal', Decimal)}({value})" if code.flavour.decimal == "number" else value
 
 
