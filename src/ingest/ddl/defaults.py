@@ -98,7 +98,8 @@ def _bits(digits: str, base: int) -> Literal | None:
 def initial_of(literal: Literal | None, column_type: str, *, nullable: bool) -> tuple[Canonical, bool]:
     """Return (canonical value that rows older than the column have, whether it is known).
 
-    `literal` is None if the column has no DEFAULT.
+    `literal` is None if the column has no DEFAULT. Older rows then have NULL, or in a NOT NULL column the type's
+    implicit default.
     """
     if literal is None or literal.kind == "null":
         return (None, True) if nullable else _implicit(column_type)

@@ -222,7 +222,7 @@ class Fold:
 
 
 def _sequence_of(record: LogRecord) -> int:
-    """Return the sequence number of a record whose row does not fit the table's schema; 0 for a tombstone."""
+    """Return the sequence number of a record that could not be read: 0 for a tombstone, `_ENDLESS` if it has none."""
     if record.value is None:
         return 0
     try:

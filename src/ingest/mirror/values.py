@@ -110,7 +110,7 @@ def floats(value: Any) -> list[Member]:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON as a text; the record contains a text or a JSON value."""
+    """Return a JSON column's value as JSON text. Records contain it as such a text or as the JSON value itself."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 

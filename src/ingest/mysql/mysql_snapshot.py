@@ -84,7 +84,7 @@ class _Reading:
 
     @property
     def passes(self) -> bool:
-        """Return whether the table is being read in one ordered pass."""
+        """Return whether one SELECT is reading the whole table."""
         return self._pass is not None
 
     def _set_up(self, connection: Connection) -> None:
@@ -138,7 +138,9 @@ class _Reading:
         return Chunk(request=request, images=images, after=None, last=None, high=high)
 
     def _page(self, connection: Connection, request: ChunkRequest) -> Chunk:
-        """Return the next chunk of an ordered pass over the table; all show the state at the pass's beginning."""
+        """Return the next chunk of a table that one SELECT reads, in any order.
+
+        All chunks show the state at the beginning of that SELECT."""
         total = None
         if self._pass is None:
             total = self._rows_of(connection, request)

@@ -131,7 +131,9 @@ class _Reading:
         return Chunk(request=request, images=images, after=None, last=None, high=request.position)
 
     def _page(self, request: ChunkRequest) -> Chunk:
-        """Return the next chunk of an ordered pass over the table; all show the state at the pass's beginning."""
+        """Return the next chunk of a table that one SELECT reads, in any order.
+
+        All chunks show the state at the beginning of that SELECT."""
         total = None
         if not self._passed:
             self._begin()

@@ -22,8 +22,8 @@ from ingest.records.capture_interfaces import Record
 from ingest.records.images import snapshot_records
 from ingest.records.records import Recorder
 
-# Stored as `after` for a table that is read in one ordered pass. All its chunks show the state at the beginning of the
-# ass. So the window lasts from there on, and an interrupted pass starts again.
+# Stored as `after` for a table that one SELECT reads (a pass). All its chunks show the state at the beginning of the
+# pass. So the window lasts from there on, and an interrupted pass starts again.
 PASS = ["pass"]
 # Used as a marker's number for a snapshot whose marker must not remove rows.
 REPAIRS_ONLY = -1

@@ -181,7 +181,7 @@ class Plan:
 
     @property
     def folds(self) -> bool:
-        """Return whether a stateful step has merged all changes of a row in a batch before they reach the sink."""
+        """Return whether stateful steps merge the changes of each row, so that the sink gets one per row and batch."""
         return self._folds(self.last)
 
     def _folds(self, fragment: Fragment) -> bool:

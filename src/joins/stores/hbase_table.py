@@ -224,7 +224,7 @@ class JoinedTable:
         return barrier.positions if barrier else {}
 
     def barrier(self) -> Barrier | None:
-        """Return the last barrier, whose rows are all stored. None before the first."""
+        """Return the newest barrier (of bucket 0); None before the first. All rows up to it are stored."""
         column = self.family + b":" + BARRIER
         found = self.hbase.call(lambda c: c.table(self.table).row(barrier_key(0), columns=[column]))
         return load_barrier(found[column]) if column in found else None

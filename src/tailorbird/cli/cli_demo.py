@@ -71,7 +71,7 @@ def demo(
 
 
 def _topology_file(named: str) -> str:
-    """Return the topology's file. A bare name means a topology of the checkout or of the working folder."""
+    """Return the topology's file. A bare name means `topologies/NAME.yml` in the checkout or the working folder."""
     if "/" in named or named.endswith(".yml"):
         return named
     ours = Path(__file__).parents[3] / "topologies" / f"{named}.yml"

@@ -109,7 +109,9 @@ class HBaseAdmin:
         self._run("CreateTable", pb.CreateTableRequest(table_schema=schema, split_keys=list(table.splits)))
 
     def replicate(self, table: str, family: FamilySpec) -> None:
-        """Enable replication for a family of an existing table. Other settings remain unchanged."""
+        """Enable replication for a family of an existing table, or disable it if `family.replicated` is False.
+
+        Other settings of the family remain unchanged."""
         wanted = pb.GetTableDescriptorsRequest(table_names=[_table_name(table)])
         answer = self.call("GetTableDescriptors", wanted, pb.GetTableDescriptorsResponse)
         for found in answer.table_schema[0].column_families:

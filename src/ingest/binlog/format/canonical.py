@@ -103,7 +103,7 @@ def bit(value: int, width: int) -> bool | str:
 
 
 def geometry(stored: bytes) -> Struct:
-    """Convert the stored bytes of a geometry to canonical form."""
+    """Convert MySQL's stored bytes of a geometry (SRID and WKB) to Debezium's struct, the canonical form in the log."""
     return _struct(stored, point=False)
 
 
