@@ -23,6 +23,7 @@ from ingest.capture.checked_signals import CheckedSignals
 from ingest.capture.groups import Limits
 from ingest.capture.session import Session
 from ingest.capture.signals import ClosableSignals, Signals
+from ingest.events.restricted import restriction_of
 from ingest.events.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
@@ -97,7 +98,7 @@ def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
         charset = seen.catalog.default_charset
         return Tables(
             source.name, source.databases, captured, seen.dialect, charset, source.rules, source.tables, seen.kinds,
-            seen.left_out,
+            seen.left_out, restriction_of(source),
         )  # fmt: skip
 
     return make

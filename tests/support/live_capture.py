@@ -103,7 +103,7 @@ class LiveCapture:
         Session(
             source=MySqlSource(source),
             log=MemoryLog(self.broker, schemas_topic("live"), history_topic("live")),
-            recorder=Recorder("live", source.type),
+            recorder=Recorder("live", source.type, unrepresentable=source.unrepresentable),
             tables=tables_of(source),
             mode="initial",
             clock=time.time,

@@ -19,6 +19,7 @@ from cdc.model.schema import TableId
 FilterPolicy = Literal["accept", "drop"]
 # Actions for a value that its column's type in the envelope cannot represent (docs/adr, `unrepresentable`).
 Unrepresentable = Literal["null", "text", "dead_letter"]
+_PRIMARY_KEY = "_rowid"  # MySQL's second name for the column of an integer key, which may be hidden
 _MASK = re.compile(r"sha256\((.+)\)|truncate\((\d+)\)|redact", re.DOTALL)
 
 
@@ -30,7 +31,7 @@ class TableRule:
     `message_key_columns` are the columns of the record key, in place of the primary key. `append_only`: the application
     only inserts rows. A row arrives at most `watermark` seconds later than others with similar times (joins by time,
     docs/queries.md). Capture ignores both. Column names match in any case, as in MySQL: `Mail` hides `mail`. With
-    `exact_case` they match exactly (PostgreSQL).
+    `exact_case` they match exactly (PostgreSQL). With `by_name`, rows are decoded only if the log names their columns.
     """
 
     ignored_columns: tuple[str, ...] = ()
@@ -41,6 +42,7 @@ class TableRule:
     append_only: bool = False
     watermark: float = 0.0
     exact_case: bool = False
+    by_name: bool = False
 
     @property
     def empty(self) -> bool:
@@ -53,7 +55,13 @@ class TableRule:
         same, name = self._same, self._same(column)
         if self.only_columns is not None and name not in map(same, self.only_columns):
             return True
+        if name == _PRIMARY_KEY and not self.exact_case and (self.ignored_columns or self.masks):
+            return True
         return name in map(same, self.ignored_columns)
+
+    def hides(self, column: str) -> bool:
+        """Return whether a column of the table is not captured, or masked."""
+        return self.leaves_out(column) or self.mask_of(column) is not None
 
     def mask_of(self, column: str) -> str | None:
         """Return the mask of a column; None if it is not masked."""

@@ -151,6 +151,11 @@ class Source:
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     @property
+    def is_restricted(self) -> bool:
+        """Return whether a policy of the database's host decides what leaves the host."""
+        return self.conditions is not None
+
+    @property
     def is_trusted(self) -> bool:
         """Return whether the server proves its identity, or is on this machine."""
         return self.tls.verifies or is_loopback(self.hostname)

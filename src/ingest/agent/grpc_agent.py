@@ -18,8 +18,9 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
-from cdc.model.errors import Retriable, TailorbirdError
+from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.topology.topology import Source
+from ingest.agent.allowance import Allowance
 from ingest.agent.policy import LocalConnection, NarrowedSource, Policy, narrowed
 from ingest.fleet.catalog import DatabaseSeen, packed
 from ingest.fleet.desired import SourceSpec, source_of, spec_of
@@ -172,6 +173,7 @@ class FleetAgent:
         self._mapped: dict[tuple[str, str], bytes] = {}
         self._map_due = self._map_whole = 0.0
         self._lock = threading.Lock()
+        self._assignments = Allowance(policy.limits.assignments_per_minute)
 
     def attend(self, streams: Streams, stopped: threading.Event) -> None:
         """Keep a stream to a gateway open and report the catalog until `stopped`; then end all sessions.
@@ -221,6 +223,14 @@ class FleetAgent:
                 assign = request.assign
                 try:
                     self._assigned(assign)
+                except UsageError as error:
+                    log.warning("refused", source=assign.source[:80], version=assign.version, why=str(error))
+                    self._report(
+                        Report(
+                            source=assign.source, epoch=assign.epoch, version=assign.version, progress=FAILED,
+                            reason=str(error),
+                        )
+                    )  # fmt: skip
                 # report it to the gateway: as an exception it would end this stream and every later one
                 except Exception as error:
                     log.exception("cannot handle the assignment", source=assign.source, version=assign.version)
@@ -246,6 +256,7 @@ class FleetAgent:
         before = self._source_tasks.get(assign.source)
         if before is not None and (before.epoch, before.version) == (assign.epoch, assign.version):
             return
+        self._check_limits(assign, before)
         report = Report(source=assign.source, epoch=assign.epoch, version=assign.version, progress=APPLYING)
         source_task = _SourceTask(assign.epoch, assign.version, TaskReport(report, self._report))
         log.info("assigned", source=assign.source, epoch=assign.epoch, version=assign.version)
@@ -278,6 +289,15 @@ class FleetAgent:
             self._stop(before)
         self._report(report)
         self._start(assign, spec, source_task, before)
+
+    def _check_limits(self, assign: Assign, before: _SourceTask | None) -> None:
+        """Raise UsageError if a limit of the policy forbids to handle one more assignment."""
+        limits, hint = self._policy.limits, "raise the limit in the agent's policy, or use another agent"
+        if before is None and len(self._source_tasks) >= limits.sources:
+            raise UsageError(f"source {assign.source[:80]}: the agent already has {limits.sources} sources", hint)
+        if not self._assignments.take(time.monotonic()):
+            most = f"{limits.assignments_per_minute} assignments per minute"
+            raise UsageError(f"source {assign.source[:80]}: more than {most}", hint)
 
     def narrowed(self, spec: SourceSpec, topology: str, name: str) -> NarrowedSource:
         """Return a configuration as the policy restricts it. Raises UsageError if it names data that must not leave the

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cdc.topology.topology import Source
 from ingest.agent.policy import LocalConnection
+from ingest.events.restricted import without_labels
 from ingest.fleet.catalog import DatabaseSeen, TableSeen
 from ingest.mysql.mysql_connection import connected, query, translated
 
@@ -42,7 +43,12 @@ def _tables(
     for name, rows in tables:
         allowed = local.table(database, str(name))
         if allowed is not None:
-            shown = tuple(column for column in columns.get(str(name), ()) if allowed.shows(column[0]))
+            # the labels of a masked column are values of it
+            shown = tuple(
+                (column, kind if allowed.may_compare(column) else without_labels(kind))
+                for column, kind in columns.get(str(name), ())
+                if allowed.shows(column)
+            )
             yield TableSeen(name=str(name), rows=None if rows is None else int(str(rows)), columns=shown)
 
 

@@ -7,6 +7,7 @@ configuration. Only the policy contains server addresses and credentials.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -38,6 +39,8 @@ class TablePolicy:
     def shows(self, column: str) -> bool:
         """Return whether a column may leave the host, masked or not. Column names are case-insensitive."""
         low = fold_identifier(column)
+        if low == "_rowid" and self.hides:  # MySQL's second name for the column of an integer key
+            return False
         if self.columns is not None and low not in {fold_identifier(name) for name in self.columns}:
             return False
         return low not in {fold_identifier(name) for name in self.ignored}
@@ -81,6 +84,24 @@ class LocalConnection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLimits:
+    """Limits of what a gateway can make an agent do.
+
+    `sources` captured at a time, `snapshot_threads` of each. `server_ids` are the first and the last replication id at
+    a database server: it disconnects another reader with the same id. `answer_bytes` of one answer of a gateway,
+    `receive_rate` bytes per second of all. `assignments_per_minute` and `signals_per_minute` (of a source).
+    """
+
+    sources: int = 100
+    snapshot_threads: int = 4
+    server_ids: tuple[int, int] = (1_000_000_000, 2_999_999_999)
+    answer_bytes: int = 64 * 1024 * 1024
+    receive_rate: int = 32 * 1024 * 1024
+    assignments_per_minute: int = 600
+    signals_per_minute: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Policy of one agent.
 
@@ -92,6 +113,7 @@ class Policy:
     dumps: bool
     locks: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    limits: AgentLimits = field(default_factory=AgentLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +155,21 @@ def narrowed(
     if not policy.locks and made.snapshot_locking_mode != "none":
         made = replace(made, snapshot_locking_mode="none")
         restrictions.append("tables may not be locked")
+    made = _limited(policy.limits, spec, made, restrictions)
     return NarrowedSource(source=made, restrictions=tuple(restrictions))
+
+
+def _limited(limits: AgentLimits, spec: SourceSpec, source: Source, restrictions: list[str]) -> Source:
+    """Return the source within the policy's limits. A replication id outside is replaced by one inside."""
+    if source.snapshot_max_threads > limits.snapshot_threads:
+        source = replace(source, snapshot_max_threads=limits.snapshot_threads)
+        restrictions.append(f"snapshots use at most {limits.snapshot_threads} threads")
+    first, last = limits.server_ids
+    if not first <= source.server_id <= last:
+        within = first + zlib.crc32(f"{spec.connection}.{source.name}".encode()) % (last - first + 1)
+        restrictions.append(f"server_id {source.server_id} is not allowed: {within} is used")
+        source = replace(source, server_id=within)
+    return source
 
 
 def _rule(
@@ -162,7 +198,9 @@ def _rule(
         restrictions.append(f"{name}: columns {', '.join(allowed.ignored)} do not leave")
     if any(rule.mask_of(column) != mask for column, mask in allowed.masks.items()):
         restrictions.append(f"{name}: columns {', '.join(allowed.masks)} leave masked")
-    return replace(made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=False)
+    return replace(
+        made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=False, by_name=True
+    )
 
 
 def _allowed(local: LocalConnection, table: TableId) -> TablePolicy:

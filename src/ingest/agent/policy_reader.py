@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 import yaml
@@ -10,10 +11,11 @@ from cdc.model.filters import mask
 from cdc.model.identifiers import fold_identifier
 from cdc.topology.reader_tls import read_tls
 from cdc.topology.values import Section, Value, YamlFile
-from ingest.agent.policy import LocalConnection, Policy, TablePolicy
+from ingest.agent.policy import AgentLimits, LocalConnection, Policy, TablePolicy
 from ingest.fleet.desired import ALIAS
 from ingest.fleet.message_checks import PLACES
 
+_IDS = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
 _NULL = "tag:yaml.org,2002:null"
 _REPORTED, _AROUND = 768 * 1024, 10  # bytes: an agent sends all database names in one message of at most 1 MiB
 
@@ -37,6 +39,7 @@ def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Ca
         dumps=top.take("dumps", _yes),
         locks=top.take("locks", _yes, False),
         labels=top.take("labels", lambda v: {name: label.text() for name, label in v.pairs().items()}, nothing),
+        limits=top.take("limits", _limits, AgentLimits()),
         connections=top.take("connections", _connections),
     )
     top.end()
@@ -50,6 +53,33 @@ def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Ca
 
 def _yes(value: Value) -> bool:
     return bool(value.one_of("true", "false") == "true")
+
+
+def _limits(value: Value) -> AgentLimits:
+    section, default = value.section(), AgentLimits()
+
+    def count(name: str, highest: int) -> int:
+        return int(section.take(name, lambda v: v.number(1, highest), getattr(default, name)))
+
+    limits = AgentLimits(
+        sources=count("sources", 10_000),
+        snapshot_threads=count("snapshot_threads", 64),
+        server_ids=section.take("server_ids", _server_ids, default.server_ids),
+        answer_bytes=count("answer_bytes", 2**40),
+        receive_rate=count("receive_rate", 2**40),
+        assignments_per_minute=count("assignments_per_minute", 1_000_000),
+        signals_per_minute=count("signals_per_minute", 1_000_000),
+    )
+    section.end()
+    return limits
+
+
+def _server_ids(value: Value) -> tuple[int, int]:
+    found = _IDS.fullmatch(value.text())
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= first <= last < 2**32:
+        value.fail(repr(value.text()), "a number from 1 to 4294967295, or the first and the last one: 5000-5099")
+    return first, last
 
 
 def _connections(value: Value) -> Mapping[str, LocalConnection]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,12 +15,14 @@ import structlog
 from cdc.model.errors import UsageError
 from cdc.model.escapes import meanings
 from cdc.model.event import Position
+from cdc.model.identifiers import fold_table
 from cdc.model.schema import TableId
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
 from cdc.process.verdict import HealthVerdict
 from cdc.topology.reader_servers import read_hbase, read_log, read_solr
 from cdc.topology.topology import Topology
+from ingest.agent.allowance import Allowance
 from ingest.agent.file_policy import load_policy
 from ingest.agent.grpc_agent import FleetAgent, Task
 from ingest.agent.mysql_catalog import seen
@@ -27,7 +30,7 @@ from ingest.agent.policy import refused_signal
 from ingest.capture.signals import ClosableSignals, Signal
 from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import APPLIED, APPLYING, FAILED
-from ingest.gateway_client.grpc_stream import Credentials, Gateways
+from ingest.gateway_client.grpc_stream import Credentials, Gateways, ReceiveLimits
 from ingest.records.capture_interfaces import Checkpoint, OpenLog
 from ingest.report.http_reports import Reports
 from ingest.run_capture import Destination, ThroughGateway, capture
@@ -59,7 +62,8 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
     agent = FleetAgent(name, policy, captured, seen)
     if metrics_port:
         serve_operation(metrics_port, lambda: _judgement(agent))
-    streams = Gateways(gateways, credentials, opened=agent.opened, commanded=agent.commanded)
+    received = ReceiveLimits(answer_bytes=policy.limits.answer_bytes, rate=policy.limits.receive_rate)
+    streams = Gateways(gateways, credentials, opened=agent.opened, commanded=agent.commanded, limits=received)
     log.info("agent started", agent=name, connections=", ".join(policy.connections))
     try:
         agent.attend(streams, stop)
@@ -87,7 +91,7 @@ class PolicyDestination:
     def open(self) -> tuple[OpenLog, ClosableSignals]:
         """Implements `Destination.open`."""
         opened, signals = self.through.open()
-        return opened, PolicySignals(signals, self.task)
+        return opened, PolicySignals(signals, self.task, Allowance(self.task.policy.limits.signals_per_minute))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class PolicySignals:
 
     signals: ClosableSignals
     task: Task
+    allowance: Allowance
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
         """Return the signals since an offset (None: only new ones), and the next offset. Implements `Signals`."""
@@ -108,6 +113,10 @@ class PolicySignals:
 
     def _is_allowed(self, one: Signal) -> bool:
         task = self.task
+        if not self.allowance.take(time.monotonic()):
+            most = f"more than {self.allowance.per_minute} signals per minute (signals_per_minute in the policy)"
+            task.reported.now(APPLIED, f"a signal was refused: {most}")
+            return False
         meant = [(name, table) for name in one.tables for table in _meant(task, name)]
         tables = tuple(table for _, table in meant)
         why = refused_signal(task.policy, task.local, task.source, one.type, tables)
@@ -125,9 +134,13 @@ class PolicySignals:
 
 
 def _meant(task: Task, name: str) -> list[TableId]:
-    """Return the captured tables that `database.table` may mean; names may contain dots."""
-    found = (TableId(source=task.source.name, database=d, table=t) for d, t in meanings(name, "") if d)
-    return [table for table in found if task.source.captures(table)]
+    """Return the captured tables that `database.table` may mean; names may contain dots, and a server may fold
+    them."""
+    source = task.source
+    found = [TableId(source=source.name, database=d, table=t) for d, t in meanings(name, "") if d]
+    folded = {fold_table(table) for table in found}
+    alike = (table for table in (*source.tables, *source.rules) if fold_table(table) in folded)
+    return [table for table in dict.fromkeys((*found, *alike)) if source.captures(table)]
 
 
 class TaskReports(Reports):

@@ -267,7 +267,7 @@ class Follower:
         if not self._stream.reached(head):
             return
         waiting = {*map(tables.named, kept), *tables.asks}
-        tables.show_kinds(seen.kinds)
+        tables.show(seen.kinds, None if seen.decides else seen.left_out)
         news = [self._adopt_shown(table, seen) for table in sorted(waiting, key=str)]
         ask = self._session.limits.ask
         self._settling = ask if kept or any(news) else min(2 * self._settling, 12 * ask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc.model.event import Position
@@ -49,16 +49,22 @@ def follow(
     database: str,
     dialect: Dialect,
     session: int = 0,
+    shown: Callable[[Catalog], Catalog] | None = None,
+    keeps: Callable[[TableName], bool] | None = None,
 ) -> Followed:
     """Apply one statement of a source's log to the history and to the catalog before it. `position` is the one after
     it.
 
-    Capture calls it for every statement in order, and commits `change` together with its position.
+    Capture calls it for every statement in order, and commits `change` together with its position. `shown` removes from
+    the catalog what must not be stored. The change contains only what `keeps` accepts: tables, and databases (with an
+    empty table name).
     """
     applied = apply(catalog, sql, database=database, dialect=dialect, session=session)
-    after = applied.catalog
+    after = shown(applied.catalog) if shown else applied.catalog
     states: list[TableState] = []
     for state in _table_states(history, catalog, after, source):
+        if keeps is not None and not keeps((state.table_id.database, state.table_id.table)):
+            continue
         held = history.held(state.table_id, position.sequence)
         if held:  # the statement is read again; the stored state may have been amended since
             after = _with_state(after, held)
@@ -66,9 +72,12 @@ def follow(
     databases = tuple(
         _database(source, name, after)
         for name in sorted({*catalog.databases, *after.databases})
-        if (name in catalog.databases) != (name in after.databases)
-        or catalog.databases.get(name) != after.databases.get(name)
-        or catalog.collations.get(name) != after.collations.get(name)
+        if (keeps is None or keeps((name, "")))
+        and (
+            (name in catalog.databases) != (name in after.databases)
+            or catalog.databases.get(name) != after.databases.get(name)
+            or catalog.collations.get(name) != after.collations.get(name)
+        )
     )
     change = None
     if states or databases:

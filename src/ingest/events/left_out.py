@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from cdc.model.errors import Skippable
 from cdc.model.schema import TableId
 
+Refused = Mapping[tuple[str, str], tuple[str, str]]  # (database, table) → (reason, remedy)
 Kind = tuple[str, str]  # TABLE_TYPE and ENGINE, as information_schema.TABLES shows them
 _INSTEAD = "leave it out of `tables:` (under `filter_policy: accept`, list it there without options)"
 
@@ -51,6 +52,17 @@ def refused_kind(table: TableId, engine: str, *, sequence: bool) -> Skippable | 
             f"ALTER TABLE {table.database}.{table.table} ENGINE = InnoDB, or {_INSTEAD}",
         )
     return None
+
+
+def unnamed(table: TableId, *, supported: bool = True) -> tuple[str, str]:
+    """Return why a table with hidden columns is left out while the log does not name its columns, and the remedy.
+
+    `supported`: the server has the variable.
+    """
+    why = f"table {table} hides columns, but the binary log does not name them (binlog_row_metadata is not FULL)"
+    if supported:
+        return why, "SET PERSIST binlog_row_metadata = FULL (MariaDB: SET GLOBAL, and the same in my.cnf)"
+    return why, "upgrade the server to MySQL 8 or MariaDB 10.5, or hide no columns of this table in the agent's policy"
 
 
 def absent(table: TableId, kind: Kind | None, user: str = "") -> Skippable:

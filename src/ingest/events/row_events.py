@@ -90,6 +90,7 @@ class RowEvents:
         if not all(column.named for column in columns):
             decoder.whole = False
             self._kept[key] = (self._id(table), "the log does not name its columns, and no statement defines them")
+            self._tables.unnamed(self._id(table))
             return None
         self._kept.pop(key, None)
         if before is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cdc.model.errors import Skippable
@@ -24,31 +24,17 @@ from ingest.binlog.reading.effects import TableEffect, effects
 from ingest.ddl.catalog import Catalog, Key
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.schema_history import Followed, adopted, begun, catalog_at, follow, reported
+from ingest.events.changed import TablesChanged
 from ingest.events.columns import same_columns
 from ingest.events.hidden import Trim, hints_of, trim_of
-from ingest.events.left_out import Kind, LeftOutTable, absent, refused_kind
+from ingest.events.left_out import Kind, LeftOutTable, Refused, absent, refused_kind, unnamed
 from ingest.events.log_events import Row, StatementLogged, TableAltered, TableDescribed
 from ingest.events.published import not_captured, published
+from ingest.events.restricted import Restriction
 
 _LONGEST_PAUSE = 600.0  # seconds between attempts to read a table that cannot be read
 _WORD = re.compile(r"[\w$]+")
 _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesChanged:
-    """Result of a schema change: history records, schemas to publish, effects on whole tables such as TRUNCATE.
-
-    `numbered`: it took a sequence number. `refused` maps captured tables that are in quarantine from here on to the
-    reason. `rewritten` are captured tables to re-read, because only the server knows their new values.
-    """
-
-    history: tuple[HistoryRecord, ...] = ()
-    schemas: tuple[TableSchema, ...] = ()
-    effects: tuple[TableEffect, ...] = ()
-    refused: Mapping[TableId, str] | None = None
-    numbered: bool = False
-    rewritten: tuple[TableId, ...] = ()
 
 
 class Tables:
@@ -56,7 +42,8 @@ class Tables:
 
     `listed`: tables in the topology, existing or not. `kinds`: type and engine of the server's relations. `refused`:
     tables that cannot be captured → (reason, remedy). `passed`: tables that are left out, by `database.table`;
-    `reported`: those already logged. `unsettled`: the set of tables that are left out may have changed.
+    `reported`: those already logged. `unsettled`: the set of tables that are left out may have changed. `restriction`
+    is what a policy of the host lets leave of their definitions; None: all.
     """
 
     def __init__(
@@ -69,9 +56,10 @@ class Tables:
         rules: Mapping[TableId, TableRule] | None = None,
         listed: Iterable[TableId] = (),
         kinds: Mapping[tuple[str, str], Kind] | None = None,
-        refused: Mapping[tuple[str, str], tuple[str, str]] | None = None,
+        refused: Refused | None = None,
+        restriction: Restriction | None = None,
     ) -> None:
-        self._rules = rules or {}
+        self._rules, self._restriction = rules or {}, restriction
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
         self.passed, self.reported, self.unsettled = dict[str, LeftOutTable](), set[str](), True
         self._unread: dict[TableId, Skippable] = {}
@@ -128,7 +116,9 @@ class Tables:
         known = self.catalog.tables.get(self._dialect.table_name(*table)) if self.captured(*table) else None
         if known is None:
             return None
-        return hints_of(known, self._dialect)
+        hints = hints_of(known, self._dialect)
+        by_name = self._rules.get(self.id_of(table), TableRule()).by_name
+        return [replace(hint, name="") for hint in hints] if by_name else hints
 
     def trim(self, table: TableId, columns: Sequence[LoggedColumn]) -> Trim | None:
         """Return what to remove from rows of a table that are logged with these columns; None if nothing."""
@@ -191,9 +181,17 @@ class Tables:
             self._unread.clear()
             self.unsettled = True
 
-    def show_kinds(self, kinds: Mapping[tuple[str, str], Kind]) -> None:
-        """Set type and engine of the server's relations, by (database, name)."""
-        self.unsettled, self._kinds = self.unsettled or self._kinds != kinds, dict(kinds)
+    def show(self, kinds: Mapping[tuple[str, str], Kind], refused: Refused | None) -> None:
+        """Set type and engine of the server's relations, and (unless None) which tables cannot be captured."""
+        refused = dict(self._refused if refused is None else refused)
+        self.unsettled = self.unsettled or (self._kinds, self._refused) != (kinds, refused)
+        self._kinds, self._refused = dict(kinds), refused
+
+    def unnamed(self, table: TableId) -> None:
+        """Leave out a table of which the log does not name the columns, if its rows may only be decoded by name."""
+        name = (table.database, table.table)
+        if self._rules.get(table, TableRule()).by_name and name not in self._refused:
+            self._refused[name], self.unsettled = unnamed(table), True
 
     @property
     def asks(self) -> list[TableId]:
@@ -276,10 +274,12 @@ class Tables:
             rule = replace(rule, ignored_columns=(*rule.ignored_columns, *untyped))
         return shape_of(rule)
 
-    def hides(self, table: TableId) -> bool:
-        """Return whether the topology hides or masks columns of a table."""
+    def hides(self, table: TableId, *columns: str) -> bool:
+        """Return whether columns of a table are ignored or masked: any of `columns`; if none are given, any at all."""
         rule = self._rules.get(table)
-        return rule is not None and shape_of(rule) is not None
+        if rule is None or not columns:
+            return rule is not None and shape_of(rule) is not None
+        return any(rule.hides(column) for column in columns)
 
     def where(self, table: TableId) -> str:
         """Return the condition that limits the rows of a table's first snapshot; empty if there is none."""
@@ -322,11 +322,12 @@ class Tables:
 
     def statement(self, event: StatementLogged, position: Position) -> TablesChanged:
         """Apply a statement. `position` is the one after it; a change of a table takes its sequence number."""
-        dialect = self._dialect.in_mode_bits(event.sql_mode)
+        dialect, limit = self._dialect.in_mode_bits(event.sql_mode), self._restriction
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
             self.history, self.catalog, event.sql, source=self.source, position=position,
             database=dialect.database_name(event.database), dialect=dialect, session=event.session,
+            shown=limit.catalog if limit else None, keeps=limit.keeps if limit else None,
         )  # fmt: skip
         found = self.effects(event)
         made = {(effect.database, effect.table) for effect in found if effect.kind == "create"}
@@ -340,6 +341,8 @@ class Tables:
 
     def described(self, event: TableDescribed, position: Position) -> TablesChanged:
         """Apply columns and key that the log or an operator states. It ends a quarantine, or changes nothing."""
+        if self._restriction:
+            event = event._replace(columns=self._restriction.columns(event.table, event.columns))
         known = self.catalog.tables.get((event.table.database, event.table.table))
         if known is not None and (known.primary_key == event.primary_key or not event.primary_key):
             held = known.schema(event.table, 0)
@@ -377,7 +380,7 @@ class Tables:
                 schemas.append(self.schema(state.table_id))
             except Skippable as error:
                 refused[state.table_id] = str(error)
-        written = tuple((key, value) for key, value in records(change))
+        written = tuple(records(self._restriction.stored(change) if self._restriction else change))
         self.written += len(written)
         return TablesChanged(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
 

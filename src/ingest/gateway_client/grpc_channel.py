@@ -12,24 +12,29 @@ from typing import Any
 
 import orjson
 
-from cdc.model.errors import Retriable, TailorbirdError
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from ingest.fleet.answers import error_of
 from ingest.fleet.fleet_pb2 import Empty, LogCall, LogReply
 from ingest.fleet.wire import FIRST
 
+MOST_BYTES = 64 * 1024 * 1024  # of one answer, unless a policy sets another limit
 _TIMEOUT = 120.0  # seconds to wait for an answer: within a call, the gateway may wait for Kafka twice
 
 
 class SessionChannel:
     """Channel `number` of a stream. `send` sends a call, and raises Retriable if the stream has ended.
 
-    `unasked` receives replies that are no answer to a call.
+    `unasked` receives replies that are no answer to a call. An answer has at most `most` bytes.
     """
 
     def __init__(
-        self, number: int, send: Callable[[LogCall], None], unasked: Callable[[LogReply], None] = lambda reply: None
+        self,
+        number: int,
+        send: Callable[[LogCall], None],
+        unasked: Callable[[LogReply], None] = lambda reply: None,
+        most: int = MOST_BYTES,
     ) -> None:
-        self.number, self._send, self._unasked = number, send, unasked
+        self.number, self._send, self._unasked, self._most = number, send, unasked, most
         self._heard = threading.Condition()
         self._credit = FIRST
         self._calls = 0
@@ -102,7 +107,15 @@ class SessionChannel:
             if what == "credit":
                 self._credit += reply.credit
             elif what == "part" and reply.call in self._answers:
-                self._answers[reply.call] += reply.part.content
+                answer = self._answers[reply.call]
+                if len(answer) + len(reply.part.content) > self._most:
+                    answer.clear()
+                    self._over = self._over or Fatal(
+                        f"an answer of the gateway has more than {self._most} bytes",
+                        "if this gateway is correct, raise answer_bytes under limits: in the agent's policy",
+                    )
+                elif self._over is None and reply.call not in self._done:
+                    answer += reply.part.content
                 if reply.part.last:
                     self._done.add(reply.call)
             elif what == "failure":

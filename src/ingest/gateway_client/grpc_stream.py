@@ -21,7 +21,7 @@ import grpc
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
-from ingest.gateway_client.grpc_channel import SessionChannel
+from ingest.gateway_client.grpc_channel import MOST_BYTES, SessionChannel
 
 _TIMEOUT = 15.0  # seconds until the gateway's hello
 _FAREWELL = 1.0  # seconds
@@ -70,6 +70,14 @@ def _read(file: Path) -> bytes:
         raise UsageError(f"{file}: {error.strerror}", "create it with: tailorbird fleet ca issue") from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveLimits:
+    """Limits of what a gateway can make this process receive: bytes of one answer, and bytes per second of all."""
+
+    answer_bytes: int = MOST_BYTES
+    rate: int = 32 * 1024 * 1024
+
+
 class GrpcStream:
     """One open stream to a gateway. Raises Retriable if the gateway is unavailable or refuses the agent.
 
@@ -81,8 +89,9 @@ class GrpcStream:
         address: str,
         credentials: Credentials,
         commanded: Callable[[StreamRequest], None] | None = None,
+        limits: ReceiveLimits | None = None,
     ) -> None:
-        self._address, self._commanded = address, commanded
+        self._address, self._commanded, self._limits = address, commanded, limits or ReceiveLimits()
         self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue(64)
         self._channels: dict[int, SessionChannel] = {}
         self._numbers = itertools.count(1)
@@ -116,8 +125,9 @@ class GrpcStream:
         """Implements `SessionChannels.channel`. `epoch` is that of the lease, or 0 without a lease."""
         header = Header(source=source, epoch=epoch)
         session_channel = SessionChannel(
-            next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked
-        )
+            next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked,
+            self._limits.answer_bytes,
+        )  # fmt: skip
         self._channels[session_channel.number] = session_channel
         if self._ended is not None:
             session_channel.end(self._ended)
@@ -156,8 +166,13 @@ class GrpcStream:
 
     def _hear(self) -> None:
         try:
+            begun, received = time.monotonic(), 0
             for reply in self._call:
                 self._one(reply)
+                received += reply.ByteSize()
+                if received >= self._limits.rate:  # do not read on: then the gateway cannot send on
+                    time.sleep(max(0.0, begun + received / self._limits.rate - time.monotonic()))
+                    begun, received = time.monotonic(), 0
             self._end(Retriable(f"the gateway at {self._address} ended the stream"))
         except grpc.RpcError as error:
             hint = _REMEDIES.get(error.code(), "")
@@ -213,8 +228,9 @@ class Gateways:
         *,
         opened: Callable[[GrpcStream], None] = lambda stream: None,
         commanded: Callable[[StreamRequest], None] | None = None,
+        limits: ReceiveLimits | None = None,
     ) -> None:
-        self._opened, self._commanded = opened, commanded
+        self._opened, self._commanded, self._limits = opened, commanded, limits
         self._addresses = itertools.cycle(addresses)
         self._credentials = credentials
         self._stream: GrpcStream | None = None
@@ -238,7 +254,7 @@ class Gateways:
             return self._stream
 
     def _dialled(self) -> GrpcStream:
-        stream = GrpcStream(next(self._addresses), self._credentials, self._commanded)
+        stream = GrpcStream(next(self._addresses), self._credentials, self._commanded, self._limits)
         try:
             self._opened(stream)
         except BaseException:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from cdc.model.errors import Fatal, UsageError
@@ -13,8 +13,11 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.schema_history import catalog_of
+from ingest.events.changed import TablesChanged
 from ingest.events.columns import same_columns
-from ingest.events.tables import Tables, TablesChanged
+from ingest.events.left_out import unnamed
+from ingest.events.restricted import restriction_of
+from ingest.events.tables import Tables
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.records.capture_interfaces import LogReplaced, PositionLost, ServerTables
 
@@ -175,7 +178,28 @@ def seen(connection: Connection, source: Source) -> ServerTables:
     names = {(t["table_schema"], t["table_name"]) for t in base}
     columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
     catalog = catalog_of(columns, statistics, base, schemata, charset, dialect)
-    return ServerTables(catalog=catalog, dialect=dialect, kinds=kinds, reads=_can_read(connection, source, dialect))
+    if limit := restriction_of(source):
+        catalog = limit.catalog(catalog)
+    reads = _can_read(connection, source, dialect)
+    left_out = dict(_unnamed(connection, source, names))
+    return ServerTables(catalog=catalog, dialect=dialect, kinds=kinds, reads=reads, left_out=left_out)
+
+
+def _unnamed(
+    connection: Connection, source: Source, names: Iterable[tuple[str, str]]
+) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Yield the existing tables that may only be decoded by name, with the reason, if the log does not name columns."""
+    tables = [table for table, rule in source.rules.items() if rule.by_name]
+    if not tables:
+        return
+    with translated(source, "read the server's variables"):
+        found = query(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name = 'binlog_row_metadata'")
+    if found and str(found[0][1]).upper() == "FULL":
+        return
+    existing = set(names)
+    for table in tables:
+        if (table.database, table.table) in existing:
+            yield (table.database, table.table), unnamed(table, supported=bool(found))
 
 
 def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cdc.model.schema import TableId, TableSchema
+from ingest.events.changed import TablesChanged
 from ingest.events.log_events import TableDescribed
-from ingest.events.tables import Tables, TablesChanged
+from ingest.events.tables import Tables
 
 
 def rekeyed(before: Mapping[TableId, TableSchema], change: TablesChanged) -> set[TableId]:

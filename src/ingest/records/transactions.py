@@ -18,6 +18,7 @@ from cdc.formats.debezium_bytes import NULL
 from cdc.model.errors import Skippable
 from cdc.model.event import Position, SourceInfo
 from cdc.model.schema import TableId, TableSchema
+from ingest.events.changed import TablesChanged
 from ingest.events.log_events import (
     LogEvent,
     RowsLogged,
@@ -29,7 +30,7 @@ from ingest.events.log_events import (
     TransactionLogged,
 )
 from ingest.events.quarantine_state import quarantined_tables
-from ingest.events.tables import Tables, TablesChanged
+from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Checkpoint, Record, Stream, Watcher
 from ingest.records.images import MAX_IMAGE, check_images, events, shaped
 from ingest.records.parts import name_of, orders_of, part_of

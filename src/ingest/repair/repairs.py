@@ -277,9 +277,21 @@ class OpenRepairs:
         return ""
 
     def follow(self, event: RowsLogged) -> None:
-        """Start the repair of the child rows to which the changes of these parent rows cascade."""
+        """Start the repair of the child rows to which the changes of these parent rows cascade.
+
+        Child rows are found by values of the parent's columns, which are stored in the checkpoint. If one of them is
+        hidden, the child table is read again instead.
+        """
+        hidden = {
+            (each.child, each.columns)
+            for each in self.foreign_keys.by_parent.get(event.table, ())
+            if self.tables.hides(event.table, *each.referenced)
+        }
         for child, wanted in self.foreign_keys.followed(event):
-            self.follow_children(child, wanted)
+            if (child, wanted.columns) in hidden and self.tables.captured(child.database, child.table):
+                self.reread([child], "cascade", self.number())
+            else:
+                self.follow_children(child, wanted)
 
     def follow_children(self, table: TableId, wanted: ChangedChildren) -> None:
         if not self.tables.captured(table.database, table.table):

@@ -51,7 +51,8 @@ class LoggedColumn:
 class ColumnHint:
     """A column from a schema, to complete a TABLE_MAP; `type` is information_schema's COLUMN_TYPE: `enum('a','b')`.
 
-    `spare` hints come last: columns that a server may have hidden after the others. An empty `type` means any type.
+    `spare` hints come last: columns that a server may have hidden after the others. An empty `type` means any type. An
+    empty `name` gives the column no name.
     """
 
     name: str
@@ -128,7 +129,7 @@ def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColu
     Raises UndecodableValue if the schema contradicts the binlog.
     """
     if hint.spare and not hint.type:
-        return column if column.named else replace(column, name=hint.name, named=True)
+        return column if column.named or not hint.name else replace(column, name=hint.name, named=True)
     match = _HINT.match(hint.type)
     if not match:
         raise UndecodableValue(f"the schema of {table} has an unreadable type {hint.type!r}")
@@ -140,7 +141,7 @@ def apply_hint(column: LoggedColumn, hint: ColumnHint, table: str) -> LoggedColu
             "the schema belongs to another position; use the one that was valid there",
         )
     changes: dict[str, Any] = {"declared": kind}
-    if not column.named:
+    if not column.named and hint.name:
         changes |= {"name": hint.name, "named": True}
     if column.unsigned is None and column.type in NUMERIC:
         changes["unsigned"] = "unsigned" in rest or "zerofill" in rest

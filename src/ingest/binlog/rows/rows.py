@@ -144,7 +144,10 @@ class TableDecoder:
                 "the column's bytes are in another character set; correct the column, or read it as binary",
             ) from error
         except (StructError, IndexError, KeyError, ValueError, OverflowError, ArithmeticError, RecursionError) as error:
-            raise CorruptBinlog(f"a rows event of {self.table.name} cannot be decoded: {error}") from error
+            # not the error's text, because it may contain a value
+            raise CorruptBinlog(
+                f"a rows event of {self.table.name} cannot be decoded: {type(error).__name__}"
+            ) from error
 
     def _decode(self, code: int, body: bytes, at: int) -> list[Any]:
         if self._refusal is not None:

@@ -1,0 +1,26 @@
+"""Result of a schema change: what capture publishes about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.schema import TableId, TableSchema
+from ingest.binlog.reading.effects import TableEffect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesChanged:
+    """Result of a schema change: history records, schemas to publish, effects on whole tables such as TRUNCATE.
+
+    `numbered`: it took a sequence number. `refused` maps captured tables that are in quarantine from here on to the
+    reason. `rewritten` are captured tables to re-read, because only the server knows their new values.
+    """
+
+    history: tuple[HistoryRecord, ...] = ()
+    schemas: tuple[TableSchema, ...] = ()
+    effects: tuple[TableEffect, ...] = ()
+    refused: Mapping[TableId, str] | None = None
+    numbered: bool = False
+    rewritten: tuple[TableId, ...] = ()

@@ -1,0 +1,184 @@
+"""A gateway that lies: it speaks the fleet's protocol, returns what a test invents, and keeps all received bytes."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import orjson
+
+from ingest.fleet.answers import parts_of
+from ingest.fleet.catalog import unpacked
+from ingest.fleet.fleet_pb2 import (
+    FAILED,
+    Assign,
+    Found,
+    FoundRecord,
+    LogCall,
+    LogReply,
+    Report,
+    SearchEnd,
+    StreamRequest,
+    Withdraw,
+)
+from ingest.fleet.frames import LONGEST, unzipped
+from ingest.fleet.wire import GATEWAY_OPTIONS, RPC, SERVICE, hello
+from tests.support.ports import free_port
+
+CREDIT = 1 << 20
+NOTHING: dict[str, Any] = {"checkpoint": None, "history": [], "schemas": [], "behind": []}
+
+
+@dataclass
+class Lies:
+    """What the gateway answers about one source. `signals` are sent one batch per question.
+
+    `heard` are the messages that its sessions have sent, `frames` their records, decompressed. `commits` and `last` are
+    their commits.
+    """
+
+    recovered: dict[str, Any] = field(default_factory=lambda: NOTHING)
+    history: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
+    found: list[tuple[bytes, bytes]] = field(default_factory=list)
+    signals: list[list[dict[str, Any]]] = field(default_factory=list)
+    heard: bytearray = field(default_factory=bytearray)
+    frames: bytearray = field(default_factory=bytearray)
+    reports: list[Report] = field(default_factory=list)
+    commits: int = 0
+    last: bytes = b""
+    asked: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the session failed, waits to be tried again, or has nothing to capture."""
+        ends = ("waiting:", "no table is captured")
+        return self.failed or any(report.reason.startswith(ends) for report in list(self.reports))
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the agent reported a failure or a refusal."""
+        return any(report.progress == FAILED for report in list(self.reports))
+
+
+class HostileGateway:
+    """One gRPC server and the streams that agents opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sources: dict[str, Lies] = {}
+        self.heard, self.lock = bytearray(), threading.Lock()  # everything that belongs to no source
+        self.ready = threading.Event()
+        self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue()
+        self._epochs = itertools.count(1)
+        pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
+        credentials = grpc.ssl_server_credentials([(pem["key"], pem["cert"])], pem["ca"], require_client_auth=True)
+        self._server = grpc.server(ThreadPoolExecutor(4), options=GATEWAY_OPTIONS)
+        handler = grpc.stream_stream_rpc_method_handler(
+            self._connect, request_deserializer=bytes, response_serializer=StreamRequest.SerializeToString
+        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {RPC: handler}),))
+        self.address = f"127.0.0.1:{free_port()}"
+        self._server.add_secure_port(self.address, credentials)
+        self._server.start()
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._outgoing.put(None)
+        self._server.stop(0.5).wait(10)
+
+    def send(self, request: StreamRequest) -> None:
+        """Send any message to the agent."""
+        self._outgoing.put(request)
+
+    def assign(self, source: str, spec: Any, lies: Lies | None = None, topology: str = "t", version: int = 1) -> Lies:
+        """Assign a source with any configuration. `spec` is encoded as JSON unless it is bytes."""
+        made = self.sources[source] = lies or Lies()
+        content = spec if isinstance(spec, bytes) else orjson.dumps(spec)
+        assign = Assign(source=source, epoch=next(self._epochs), version=version, spec=content, topology=topology)
+        self.send(StreamRequest(assign=assign))
+        return made
+
+    def withdraw(self, source: str) -> None:
+        """Withdraw a source."""
+        self.send(StreamRequest(withdraw=Withdraw(source=source, epoch=1 << 40, why="enough")))
+
+    def _connect(self, requests: Iterable[bytes], context: Any) -> Iterator[StreamRequest]:
+        channels: dict[int, str] = {}
+
+        def read() -> None:
+            try:
+                for content in requests:
+                    self._hear(StreamRequest.FromString(content), content, channels)
+            except grpc.RpcError:
+                return  # the agent has left
+
+        threading.Thread(target=read, daemon=True).start()
+        yield hello("hostile")
+        while (request := self._outgoing.get()) is not None:
+            yield request
+
+    def _hear(self, request: StreamRequest, content: bytes, channels: dict[int, str]) -> None:
+        what = request.WhichOneof("payload")
+        if what == "log_call":
+            call = request.log_call
+            name = channels.setdefault(call.channel, request.header.source)
+            self._called(self.sources.setdefault(name, Lies()), call, content)
+            return
+        with self.lock:
+            self.heard += content
+            if what == "map_part":
+                part = request.map_part
+                self.heard += orjson.dumps(unpacked(part.content, "a1", part.connection).to_json())
+        if what == "ready":
+            self.ready.set()
+        elif what == "report" and request.report.source in self.sources:
+            lies = self.sources[request.report.source]
+            lies.heard += content
+            lies.reports.append(request.report)
+
+    def _called(self, lies: Lies, call: LogCall, content: bytes) -> None:
+        what = call.WhichOneof("what")
+        if what == "records":
+            lies.frames += unzipped(call.records.frames, LONGEST)
+            self._reply(call, credit=CREDIT)
+            return
+        lies.heard += content
+        if what == "commit":
+            lies.commits, lies.last = lies.commits + 1, call.commit.checkpoint
+            lies.heard += call.commit.checkpoint
+            self._answer(call, None)
+        elif what == "recover":
+            self._reply(call, credit=CREDIT)
+            self._answer(call, lies.recovered)
+        elif what == "signals":
+            lies.asked += 1
+            if lies.signals:
+                self._answer(call, {"values": lies.signals.pop(0), "next": lies.asked})
+            elif lies.asked == 1:
+                self._answer(call, {"values": [], "next": 0})
+        elif what == "search":
+            records = [FoundRecord(partition=0, key=key, value=value) for key, value in lies.found]
+            self._reply(call, found=Found(search=call.search.number, records=records))
+            self._reply(call, search_end=SearchEnd(search=call.search.number, begin={0: 1}))
+        elif what in ("history", "kept", "ensure_topic"):
+            self._answer(call, {"history": lies.history, "kept": lies.kept}.get(what))
+
+    def _answer(self, call: LogCall, answer: Any) -> None:
+        for part in parts_of(answer):
+            self._reply(call, part=part)
+
+    def _reply(self, call: LogCall, **what: Any) -> None:
+        self.send(StreamRequest(log_reply=LogReply(channel=call.channel, call=call.call, **what)))
+
+
+def wait_until(holds: Callable[[], bool], seconds: float, pause: float = 0.01) -> bool:
+    """Wait until a condition holds, at most some seconds. Returns whether it holds."""
+    event, turns = threading.Event(), int(seconds / pause)
+    return any(holds() or event.wait(pause) for _ in range(turns)) or holds()

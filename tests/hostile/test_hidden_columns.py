@@ -1,0 +1,174 @@
+"""Hidden columns stay on the host, whatever schema history a gateway returns and however the server logs rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from cdc.model.naming import history_topic
+from tests.hostile.policed import PolicedCapture, leaked, policed
+from tests.ingest.binlog.binlog_servers import Server, start
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+POLICY = "{customers: {mask: {email: redact}, ignored_columns: [pin, level]}}"
+SECRETS = [f"{name}SECRET{number}" for name in ("mail", "pin") for number in range(5)]
+TABLE = (
+    "CREATE TABLE customers (id INT PRIMARY KEY, name VARCHAR(60), email VARCHAR(60), pin VARCHAR(60),"
+    " level ENUM('labelSECRET1', 'labelSECRET2') DEFAULT 'labelSECRET1')"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = start("mysql80", tmp_path_factory.mktemp("mysql80"))
+    yield running
+    running.stop()
+
+
+def metadata(capture: PolicedCapture, value: str) -> None:
+    capture.sql(f"SET GLOBAL binlog_row_metadata = {value}")
+
+
+def insert(capture: PolicedCapture, number: int) -> None:
+    capture.sql(
+        "INSERT INTO customers (id, name, email, pin) VALUES "
+        f"({number}, 'n{number}', 'mailSECRET{number}', 'pinSECRET{number}')"
+    )
+
+
+def names(capture: PolicedCapture) -> list[str]:
+    rows = capture.rows("customers")
+    assert all(set(row) == {"id", "name", "email"} and row["email"] in ("***", None) for row in rows), rows
+    return [row["name"] for row in rows]
+
+
+def swap(capture: PolicedCapture, left: str, right: str) -> None:
+    """Exchange the names of two columns in the stored history, as a gateway could."""
+    topic, exchanged = history_topic("live"), {left: right, right: left}
+
+    def doctored(value: Any) -> Any:
+        if isinstance(value, dict):
+            known = {key: doctored(one) for key, one in value.items()}
+            return {**known, "name": exchanged[known["name"]]} if known.get("name") in exchanged else known
+        return [doctored(one) for one in value] if isinstance(value, list) else value
+
+    capture.broker.records = [
+        record._replace(value=orjson.dumps(doctored(orjson.loads(record.value))))
+        if record.topic == topic and record.value else record
+        for record in capture.broker.records
+    ]  # fmt: skip
+
+
+def test_a_table_that_hides_columns_is_left_out_while_the_log_does_not_name_them(server: Server) -> None:
+    """A switch to MINIMAL while the capture runs leaves the table out, with the remedy; FULL brings it back."""
+    capture = policed(server, "minimal", POLICY, "customers")
+    capture.sql(TABLE)
+    insert(capture, 0)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0"], "the snapshot is missing")
+    metadata(capture, "MINIMAL")
+    try:
+        insert(capture, 1)
+        capture.wait(lambda: capture.left_out() == {"customers"}, "it is not left out")
+        found = capture.state()["left_out"]["minimal.customers"]
+        assert "does not name" not in found["remedy"]
+        assert "binlog_row_metadata" in found["why"]
+        assert "binlog_row_metadata = FULL" in found["remedy"]
+        assert names(capture) == ["n0"]
+        capture.stop()
+        swap(capture, "name", "email")
+        insert(capture, 2)
+        capture.start()
+        capture.wait(lambda: (capture.state()["left_out"]["minimal.customers"]["rows"]) >= 1, "rows are not counted")
+        assert names(capture) == ["n0"]
+    finally:
+        metadata(capture, "FULL")
+    capture.wait(lambda: names(capture) == ["n0", "n1", "n2"], "FULL does not bring it back")
+    assert not capture.left_out()
+    capture.stop()
+    assert not leaked(capture.sent(), SECRETS)
+
+
+def test_a_doctored_history_exchanges_no_columns(server: Server) -> None:
+    """The names in the log count. A history in which the mask's column has another place has no effect."""
+    capture = policed(server, "doctored", POLICY, "customers")
+    capture.sql(TABLE)
+    insert(capture, 0)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0"], "the snapshot is missing")
+    capture.stop()
+    swap(capture, "name", "email")
+    insert(capture, 1)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0", "n1"], "the row is missing")
+    capture.stop()
+    assert not leaked(capture.sent(), SECRETS)
+
+
+def test_statements_do_not_leave_the_host(server: Server) -> None:
+    """Capture publishes columns: no literals, comments, defaults or labels of hidden columns, and no other tables."""
+    capture = policed(server, "statements", POLICY, "customers")
+    capture.sql(
+        TABLE, "CREATE TABLE stranger1 (id INT PRIMARY KEY, c1 ENUM('strangerSECRET1') COMMENT 'strangerSECRET2')"
+    )
+    insert(capture, 0)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0"], "the snapshot is missing")
+    capture.sql(
+        "ALTER TABLE customers ADD note VARCHAR(20) COMMENT 'commentSECRET1', COMMENT = 'commentSECRET2'",
+        "ALTER TABLE customers /* commentSECRET3 */ ALTER pin SET DEFAULT 'defaultSECRET1'",
+        "ALTER TABLE customers ADD sum INT AS (LENGTH(CONCAT(pin, 'literalSECRET1')))",
+        "ALTER TABLE customers MODIFY level ENUM('labelSECRET1', 'labelSECRET2', 'labelSECRET3')",
+        "CREATE TABLE stranger2 (id INT PRIMARY KEY, c2 INT DEFAULT 7 COMMENT 'strangerSECRET3')",
+        "ALTER TABLE stranger1 ADD c3 ENUM('strangerSECRET4')",
+        "CREATE TABLE stranger3 (c4 VARCHAR(30) DEFAULT 'strangerSECRET5')",
+        "CREATE DATABASE IF NOT EXISTS stranger4",
+        "ALTER TABLE customers DROP sum, DROP note",
+    )
+    capture.sql(
+        "RENAME TABLE customers TO away, stranger2 TO customers",
+        "RENAME TABLE customers TO stranger2, away TO customers",
+    )
+    insert(capture, 1)
+    capture.wait(lambda: names(capture) == ["n0", "n1"], "the row is missing")
+    capture.stop()
+    insert(capture, 2)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0", "n1", "n2"], "the history cannot be resumed from")
+    capture.stop()
+    sent = capture.sent()
+    every = ("comment", "default", "literal", "label", "stranger")
+    assert not leaked(sent, [*SECRETS, *(f"{name}SECRET{number}" for name in every for number in range(6))])
+    assert b"stranger" not in sent
+    assert b"ALTER" not in sent
+    assert b"pin" in sent, "the history has the names of the table's columns"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
+def test_other_servers(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """MySQL 5.7 cannot name columns, so such a table is left out there. The others behave as MySQL 8.0."""
+    running = start(flavour, tmp_path_factory.mktemp(flavour))
+    try:
+        if flavour == "mysql57":
+            capture = policed(running, "minimal", POLICY, "customers")
+            capture.sql(TABLE)
+            insert(capture, 0)
+            capture.start()
+            capture.wait(lambda: capture.left_out() == {"customers"}, "it is not left out")
+            assert "upgrade" in capture.state()["left_out"]["minimal.customers"]["remedy"]
+            capture.stop()
+            assert not leaked(capture.sent(), SECRETS)
+            return
+        tests: tuple[Callable[[Server], None], ...] = (
+            test_a_table_that_hides_columns_is_left_out_while_the_log_does_not_name_them,
+            test_a_doctored_history_exchanges_no_columns,
+            test_statements_do_not_leave_the_host,
+        )
+        for test in tests:
+            test(running)
+    finally:
+        running.stop()
