@@ -13,6 +13,7 @@ import pytest
 import structlog
 
 from cdc.model.errors import Fatal, TopologyError
+from cdc.model.schema import Column
 from ingest.agent.allowance import Allowance
 from ingest.agent.grpc_agent import FleetAgent, Task
 from ingest.agent.policy import AgentLimits
@@ -124,31 +125,51 @@ def test_an_endless_answer_of_a_gateway_is_refused(gateway: HostileGateway, fold
     assert time.monotonic() - began > 1, "it was not slowed down"
 
 
-def test_signals_are_limited() -> None:
-    """Signals beyond the limit are dropped, and the reason is reported."""
+class Sent:
+    """Signals that a gateway sent."""
 
-    class Many:
-        def read(self, start: int | None) -> tuple[list[Signal], int | None]:
-            return [Signal(type="execute-snapshot", tables=("shop.orders",))] * 100, 1
+    def __init__(self, *signals: Signal) -> None:
+        self.signals = list(signals)
 
-        def close(self) -> None:
-            """Nothing to close."""
+    def read(self, start: int | None) -> tuple[list[Signal], int | None]:
+        return self.signals, 1
 
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def allowed(signals: Sent, tables: dict[str, Any], per_minute: int = 60) -> tuple[list[Signal], list[str]]:
+    """Return the signals that the policy allows for a source with these tables, and the reported reasons."""
     told = list[str]()
 
     class Reported:
         def now(self, progress: int, reason: str = "") -> None:
             told.append(reason)
 
-    effective = run({"tables": {"orders": {}}})
     policy = read_policy(POLICY, file="policy.yml", environ={}, content=content)
     task = Task(
-        topology="t", policy=policy, local=policy.connections["shop-db"], source=effective.source, restrictions="",
-        channels=lambda: pytest.fail("no channel is opened"), stopped=threading.Event(), reported=Reported(),
-    )  # type: ignore[arg-type]  # fmt: skip
-    found, _ = PolicySignals(Many(), task, Allowance(7)).read(None)
+        topology="t", policy=policy, local=policy.connections["shop-db"], source=run({"tables": tables}).source,
+        restrictions="", channels=lambda: pytest.fail("no channel is opened"), stopped=threading.Event(),
+        reported=Reported(),  # type: ignore[arg-type]
+    )  # fmt: skip
+    return PolicySignals(signals, task, Allowance(per_minute)).read(None)[0], told
+
+
+def test_signals_are_limited() -> None:
+    """Signals beyond the limit are dropped, and the reason is reported."""
+    many = Sent(*[Signal(type="execute-snapshot", tables=("shop.orders",))] * 100)
+    found, told = allowed(many, {"orders": {}}, per_minute=7)
     assert len(found) == 7
     assert "more than 7 signals per minute" in told[-1]
+
+
+@pytest.mark.parametrize("name", ["shop.users", "SHOP.USERS", "shop.Users"])
+def test_a_table_in_another_case_is_the_same_table(name: str) -> None:
+    """With lower_case_table_names, a server folds names. A schema for a table that hides columns is refused anyway."""
+    columns = (Column(name="id", column_type="int"), Column(name="mail", column_type="int"))
+    found, told = allowed(Sent(Signal(type="schema-set", tables=(name,), columns=columns)), {"users": {}})
+    assert not found
+    assert "hides columns" in told[-1]
 
 
 def test_an_allowance_refills() -> None:
