@@ -21,8 +21,9 @@ public class KernelBags implements InvocationHandler {
   }
 
   private static Group group() {
-    String results = "[{\"function\":\"sum_distinct\",\"of\":0,\"type\":[\"int64\",0,0],\"text\":\"\"},"
-        + "{\"function\":\"collect_list\",\"of\":0,\"type\":[\"string\",0,0],\"text\":\"\"}]";
+    String of = "\"reads\":\"bag\",\"of\":0,\"text\":\"\",", results =
+        "[{\"finish\":\"sum of distinct\",\"keeps\":\"sum\"," + of + "\"type\":[\"int64\",0,0]},"
+        + "{\"finish\":\"list\",\"keeps\":\"list\"," + of + "\"type\":[\"string\",0,0]}]";
     String bags = "[{\"arguments\":[0],\"types\":[[\"int64\",0,0]],\"needed\":1,\"descending\":[false]}]";
     return new Group(Message.parsed("{\"number\":1,\"target\":2,\"table\":\"t\",\"keys\":[],\"key_types\":[],"
         + "\"arguments\":[0],\"totals\":[],\"bags\":" + bags + ",\"results\":" + results + ",\"always\":null}"));

@@ -16,7 +16,8 @@ from itertools import count
 from typing import Any
 
 from cdc.model.types import LogicalType, list_of
-from joins.query.group import Bag, Function, Grouping, Result, Total
+from joins.query.aggregate_functions import BY_NAME
+from joins.query.group import Bag, Grouping, Result, Total
 from joins.query.nodes import Derived, Expression, LookupJoin, Node, PlanSource
 from joins.query.plan import MULTI_JOIN, SINK, Finish, Fragment, Output, Plan, steps_of
 from joins.query.value_types import DATE, FLOAT64, INT32, INT64, STRING
@@ -39,7 +40,7 @@ MEAN = LogicalType(kind="decimal", precision=16, scale=6)
 class Wanted:
     """An aggregate function: `of` names columns of the SELECT below; the last one is its argument."""
 
-    function: Function
+    function: str
     of: tuple[str, ...] = ()
     type: LogicalType = INT64
     needed: int = 1
@@ -105,9 +106,10 @@ def grouping(
     results = []
     for one in wanted:
         of = 0
-        if one.function in ("count", "sum", "avg"):
+        reads = BY_NAME[one.function].reads
+        if reads == "total":
             of = _shared(totals, Total(argument=arguments.index(one.of[0]), type=types[one.of[0]]))
-        elif one.function != "count_rows":
+        elif reads == "bag":
             bag = Bag(
                 arguments=tuple(arguments.index(name) for name in one.of),
                 types=tuple(types[name] for name in one.of),

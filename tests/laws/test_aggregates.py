@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from cdc.model.errors import Fatal
 from cdc.model.types import NOT_FINITE, Canonical, Kind, LogicalType
-from joins.query.group import Bag, Function, Grouping, Result, Total
+from joins.query.aggregate_functions import BY_NAME
+from joins.query.group import Bag, Grouping, Result, Total
 from joins.query.plan import SINK
 from joins.query.value_types import FLOAT64, INT64
 from joins.steps.aggregate import GroupState, aggregate_step
@@ -93,7 +94,7 @@ def _grouping() -> Grouping:
             mean = MEAN if type_.kind == "decimal" else FLOAT64
             results.append(Result(function="avg", of=i, type=mean, text=f"avg({name})"))
     for i, bag in enumerate(made):
-        wanted: list[Function] = ["count_distinct", "min", "max", "collect_list", "collect_set"]
+        wanted: list[str] = ["count_distinct", "min", "max", "collect_list", "collect_set"]
         if len(bag.arguments) == 2:
             wanted = ["min_by", "max_by", "collect_list", "count_distinct"]
         elif bag.types[0].kind in ("int32", "decimal", "float64"):
@@ -156,7 +157,7 @@ class Naive:
         """Return the value of a result; `...` if it does not fit."""
         if result.function == "count_rows":
             return len(self.rows)
-        if result.function in ("count", "sum", "avg"):
+        if BY_NAME[result.function].reads == "total":
             total = GROUP.totals[result.of]
             there = [row[total.argument] for row in self.rows if row[total.argument] is not None]
             if result.function == "count":

@@ -16,8 +16,10 @@ from joins.query.value_types import family
 
 def to_native(type_: LogicalType, value: Canonical) -> Any:
     """Convert a canonical value to the Python value that expressions use."""
-    if value is None or isinstance(value, list):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [to_native(type_.member, member) for member in value]
     if isinstance(value, dict):  # a geometry in the log's form
         return ewkt_of(value)
     if type_.kind in ("decimal", "uint64"):

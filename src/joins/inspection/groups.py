@@ -3,16 +3,17 @@ values."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Context, Decimal
 from fractions import Fraction
 
 from cdc.model.types import Canonical, LogicalType
 from joins.inspection.packed import Packed
+from joins.query.aggregate_functions import BY_NAME, Keeps
 from joins.query.group import Grouping, Result
 from joins.steps.exact import summed
 from joins.steps.records import Values
 
-_TOTALS = ("count", "sum", "avg")
 _EXACT = Context(prec=4000)
 
 
@@ -25,14 +26,14 @@ def group_parts(group: Grouping, stored: bytes) -> tuple[int, list[tuple[str, Va
     ts_ms = int.from_bytes(read.next(8), "big", signed=True)
     parts: list[tuple[str, Values]] = [("rows", [read.count()])]
     for number, total in enumerate(group.totals):
-        of = [result for result in group.results if result.of == number and result.function in _TOTALS]
+        of = [result for result in group.results if result.of == number and BY_NAME[result.function].reads == "total"]
         parts.append((_named(of), read.total(total.type)))
     for number, bag in enumerate(group.bags):
-        of = [r for r in group.results if r.of == number and r.function not in (*_TOTALS, "count_rows")]
+        of = [r for r in group.results if r.of == number and BY_NAME[r.function].reads == "bag"]
         parts.append(
             (
                 "in order" if group.top is not None else _named(of),
-                [read.bag(bag.types[-1], {result.function for result in of})],
+                [read.bag(bag.types[-1], {BY_NAME[result.function].keeps for result in of})],
             )
         )
     return ts_ms, parts
@@ -56,15 +57,15 @@ class _Group(Packed):
             return [count, str(Decimal(number).scaleb(-type_.scale, _EXACT))]
         return [count, float(number * Fraction(2) ** exponent) if type_.kind.startswith("float") else number]
 
-    def bag(self, last: LogicalType, functions: set[str]) -> int:
+    def bag(self, last: LogicalType, keeps: Collection[Keeps]) -> int:
         """Read a whole bag. Return the number of different tuples.
 
-        `functions` read the bag, and `last` is the type of the last value of its tuples."""
+        `keeps` is what the functions over the bag store beside the tuples, `last` the type of their last value."""
         distinct = self.count()
-        if "sum_distinct" in functions:
+        if "sum" in keeps:
             self.total(last)
-        for function in ("collect_list", "collect_set"):
-            if function in functions:
+        for length in ("list", "set"):
+            if length in keeps:
                 self.count()
         pages = self.count()
         if pages == 0:  # its only page is part of the group

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cdc.model.types import LogicalType
-from joins.query.group import Bag
+from joins.query.aggregate_functions import BY_NAME
+from joins.query.group import Bag, Result
 from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, PlanSource
 from joins.query.plan import MULTI_JOIN, Assemble, Fragment, Plan
 from joins.steps.by_time import TimedSide, sides_of
@@ -321,11 +322,18 @@ def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
         "arguments": list(group.arguments),
         "totals": [{"argument": total.argument, "type": _type(total.type)} for total in group.totals],
         "bags": [_bag(bag) for bag in group.bags],
-        "results": [{"function": r.function, "of": r.of, "type": _type(r.type), "text": r.text} for r in group.results],
+        "results": [_result(result) for result in group.results],
         "always": group.always,
         "top": None if group.top is None else asdict(group.top),
     }
     return {"change_detectors": [{"change_detector": group.change_detector, "group": described}], "conditions": []}
+
+
+def _result(result: Result) -> dict[str, Any]:
+    """Describe an aggregate function: the kernel takes all but its computation from the registry."""
+    row = BY_NAME[result.function]
+    own = {"of": result.of, "type": _type(result.type), "text": result.text}
+    return {"finish": row.finish, "reads": row.reads, "keeps": row.keeps, **own}
 
 
 def _bag(bag: Bag) -> dict[str, Any]:

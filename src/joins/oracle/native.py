@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from cdc.model.types import LogicalType
+from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Result
 from joins.query.value_types import INTEGERS, MOST_DIGITS, NULL, family
 
@@ -25,32 +27,16 @@ class Rewritten:
 def counted(result: Result, parts: list[Rewritten]) -> exp.Expr | None:
     """Return DuckDB's SQL of an aggregate function that both systems compute alike. None if they differ."""
     texts = [f"({part.sql.sql('duckdb')})" for part in parts]  # NOT binds less than IS NULL
-    plain = all(ordered(part.type) for part in parts)
-    x = texts[0] if texts else "*"
-    integers = bool(parts) and parts[0].type.kind in INTEGERS
-    match result.function:
-        case "count_rows":
-            text = "count(*)"
-        case "count":
-            text = f"count({x})"
-        case "count_distinct" if plain:
-            there = " AND ".join(f"{one} IS NOT NULL" for one in texts)
-            text = f"count(DISTINCT ({', '.join(texts)})) FILTER (WHERE {there})"
-        case "sum" if integers:
-            text = f"TRY_CAST(sum({x}) AS BIGINT)"
-        case "sum_distinct" if integers:
-            text = f"TRY_CAST(sum(DISTINCT {x}) AS BIGINT)"
-        case "sum" if parts[0].type.kind == "decimal" and parts[0].type.precision <= _SHORT:
-            text = f"CAST(sum({x}) AS DECIMAL({result.type.precision}, {result.type.scale}))"
-        case "min" | "max" if plain:
-            text = f"{result.function}({x})"
-        case "min_by" | "max_by" if plain:
-            y, by = texts[1], texts[0]
-            order = "DESC NULLS LAST" if result.function == "max_by" else "NULLS FIRST"
-            text = f"(list({y} ORDER BY {by} {order}, {y} {order}) FILTER (WHERE {by} IS NOT NULL))[1]"
-        case _:
-            return None
-    return exp.maybe_parse(text, dialect="duckdb")
+    fields = {
+        "all": ", ".join(texts),
+        "there": " AND ".join(f"{one} IS NOT NULL" for one in texts),
+        "type": f"DECIMAL({result.type.precision}, {result.type.scale})",
+    }
+    types = [part.type for part in parts]
+    for native in BY_NAME[result.function].native:
+        if _CONDITIONS[native.condition](types):
+            return exp.maybe_parse(native.sql.format(*texts, **fields), dialect="duckdb")
+    return None
 
 
 _SHORT = 18  # digits of decimals whose sum DuckDB computes in 38 digits: no realistic number of rows exceeds them
@@ -61,6 +47,14 @@ def ordered(type_: LogicalType) -> bool:
     if type_.kind == "decimal":
         return 0 < type_.precision <= MOST_DIGITS
     return type_.kind not in ("time", "list", "float32", "float64")
+
+
+_CONDITIONS: Mapping[str, Callable[[Sequence[LogicalType]], bool]] = {
+    "always": lambda types: True,
+    "ordered": lambda types: all(map(ordered, types)),
+    "integers": lambda types: types[0].kind in INTEGERS,
+    "short decimals": lambda types: types[0].kind == "decimal" and types[0].precision <= _SHORT,
+}
 
 
 def alike(types: list[LogicalType]) -> bool:

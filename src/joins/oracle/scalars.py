@@ -48,13 +48,17 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """A Python function that replaces an aggregate. It gets the list of a group's values of type `of`."""
+    """A function of the list of all values of a group, each of type `of`.
+
+    Unless `alone`, the function has more arguments, and its result is unknown.
+    """
 
     name: str
     function: str
     of: LogicalType
     type: LogicalType
     text: str
+    alone: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,15 +352,16 @@ class Scalars:
             result = Keeping().add(call, [(i, part.type) for i, part in enumerate(parts)])
         except Unsupported as error:
             return self._unknown(text_of_expression(call), error.what)
-        sql = counted(result, parts) or self._collected(result, parts[0])
+        sql = counted(result, parts) or self._collected(result, parts)
         return Rewritten(
             sql, result.type, deps | {str(one.this) for one in sql.find_all(exp.Anonymous)} & {*self.functions}
         )
 
-    def _collected(self, result: Result, part: Rewritten) -> exp.Expr:
-        name = name_of("collected", result.function, part.type, result.type)
+    def _collected(self, result: Result, parts: list[Rewritten]) -> exp.Expr:
+        part, alone = parts[0], len(parts) == 1
+        name = name_of("collected", result.function, part.type, result.type, alone)
         self.functions[name] = Collected(
-            name=name, function=result.function, of=part.type, type=result.type, text=result.text
+            name=name, function=result.function, of=part.type, type=result.type, text=result.text, alone=alone
         )
         x = part.sql.sql("duckdb")
         return exp.maybe_parse(f"{name}(coalesce(list({x}) FILTER (WHERE {x} IS NOT NULL), []))", dialect="duckdb")

@@ -142,6 +142,8 @@ def _collected(function: Collected, reasons: Reasons) -> Callable[[Any], Any]:
 
     def call(lists: Any) -> Any:
         try:
+            if not function.alone:
+                raise UnknownValue(f"{function.function} of several values, the first {function.of}")
             compute = collected(function.function, function.of, function.type)
             return to_arrow(function.type, [compute(values) for values in from_arrow(of, lists)])
         except UnknownValue as unknown:

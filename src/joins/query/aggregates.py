@@ -1,4 +1,4 @@
-"""Define the aggregate functions that a query may call: the state that each needs of a group, and its result type.
+"""Read calls of aggregate functions (`joins.query.aggregate_functions`): what each needs of a group's rows.
 
 `docs/queries.md` lists the functions, and a test compares the two lists. Every function can be retracted: when a row
 leaves a group, the result is the same as if the row had never been there. Sources: Spark SQL's function reference.
@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from cdc.model.types import LogicalType, list_of
+from cdc.model.types import LogicalType
+from joins.query.aggregate_functions import CALLS, FUNCTIONS, function_of
 from joins.query.expressions import refuse
-from joins.query.group import Bag, Function, Result, Total
-from joins.query.value_types import FLOAT64, INT64, INTEGERS, MOST_DIGITS, family
+from joins.query.group import Bag, Result, Total
 
 T = TypeVar("T")
 _INSTEAD: dict[type[exp.Expr], str] = {
@@ -25,11 +25,11 @@ _INSTEAD: dict[type[exp.Expr], str] = {
     exp.ApproxDistinct: "count(DISTINCT x), which is exact",
     exp.GroupConcat: "collect_list(x)",
 }
-_KEPT: tuple[type[exp.Expr], ...] = (
-    exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.ArgMin, exp.ArgMax, exp.ArrayAgg, exp.ArrayUniqueAgg,
-    exp.CountIf, exp.LogicalAnd, exp.LogicalOr,
-)  # fmt: skip
-_ALL = "count, sum, avg, min, max, max_by, min_by, count_if, bool_and, bool_or, collect_list or collect_set"
+_SHOWN = [function.shown for function in FUNCTIONS if "(" not in function.shown] + ["count_if"]
+_WITH_DISTINCT = [function for function in FUNCTIONS if function.distinct]
+_DISTINCT = tuple(call for function in _WITH_DISTINCT for call in function.calls)
+_INSTEAD_OF_DISTINCT = " or ".join(["collect_set(x)", *(function.shown for function in _WITH_DISTINCT)])
+_ALL = f"{', '.join(_SHOWN[:-1])} or {_SHOWN[-1]}"
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -46,12 +46,12 @@ def check_call(call: exp.Expr) -> None:
     """Raise Unsupported for an aggregate function that queries cannot use. Checks all that does not need column
     types."""
     function = call.this if isinstance(call, exp.Filter) else call
-    if not isinstance(function, _KEPT):
+    if not isinstance(function, CALLS):
         expected = next((form for kind, form in _INSTEAD.items() if isinstance(function, kind)), _ALL)
         refuse(call, f"{function.sql('spark')} is not supported", expected)
-    if isinstance(function.this, exp.Distinct) and not isinstance(function, exp.Count | exp.Sum):
+    if isinstance(function.this, exp.Distinct) and not isinstance(function, _DISTINCT):
         plain = isinstance(function, exp.Min | exp.Max)
-        expected = "the same without DISTINCT" if plain else "collect_set(x), or sum(DISTINCT x) / count(DISTINCT x)"
+        expected = "the same without DISTINCT" if plain else _INSTEAD_OF_DISTINCT
         refuse(call, f"DISTINCT in {function.sql('spark')}", expected)
     if isinstance(function, exp.ArgMin | exp.ArgMax) and function.args.get("count"):
         refuse(call, function.sql("spark"), "max_by(x, y)")
@@ -101,9 +101,6 @@ def _if(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
 
 
-_UNORDERED = ("geometry", "list")
-
-
 @dataclass(slots=True)
 class Keeping:
     """Collects the state that the aggregate functions of one query need: totals and bags (see `joins.query.group`).
@@ -120,49 +117,17 @@ class Keeping:
         Raises Unsupported for an argument type that the function cannot take."""
         function = call.this if isinstance(call, exp.Filter) else call
         text = call.sql("spark").replace("`", "")
-        if not arguments:
-            return self._result("count_rows", 0, INT64, text)
-        number, type_ = arguments[0]
-        distinct = isinstance(function.this, exp.Distinct)
-        if isinstance(function, exp.Min | exp.Max | exp.ArrayAgg | exp.ArrayUniqueAgg) and family(type_) in _UNORDERED:
-            refuse(call, f"{type_} in {text}", "numbers or text: ST_X(p), ST_Y(p), ST_AsText(g)")
-        match function:
-            case exp.Count() | exp.CountIf() if not distinct:
-                return self._result("count", self._total(number, type_), INT64, text)
-            case exp.Count():
-                return self._result("count_distinct", self._bag(arguments, len(arguments)), INT64, text)
-            case exp.Sum() | exp.Avg():
-                if family(type_) != "number":
-                    refuse(call, f"{type_} in {text}", "a number: write a CAST")
-                if distinct:
-                    return self._result("sum_distinct", self._bag(arguments, 1), sum_type(type_), text)
-                name: Function = "sum" if isinstance(function, exp.Sum) else "avg"
-                wanted = sum_type(type_) if name == "sum" else average_type(type_)
-                return self._result(name, self._total(number, type_), wanted, text)
-            case exp.LogicalAnd() | exp.LogicalOr():
-                if type_.kind != "bool":
-                    refuse(call, f"{type_} in {text}", "a condition")
-                return self._result(
-                    "min" if isinstance(function, exp.LogicalAnd) else "max", self._bag(arguments, 1), type_, text
-                )
-            case exp.Min() | exp.Max():
-                return self._result(
-                    "min" if isinstance(function, exp.Min) else "max", self._bag(arguments, 1), type_, text
-                )
-            case exp.ArgMin() | exp.ArgMax():
-                by: Function = "min_by" if isinstance(function, exp.ArgMin) else "max_by"
-                return self._result(by, self._bag(arguments, 1), arguments[1][1], text)
-        listed = list_of(type_)
-        listing: Function = "collect_list" if isinstance(function, exp.ArrayAgg) else "collect_set"
-        return self._result(listing, self._bag(arguments, 1), listed, text)
-
-    def _result(self, function: Function, of: int, type_: LogicalType, text: str) -> Result:
-        result = Result(function=function, of=of, type=type_, text=text)
+        row, types = function_of(function, len(arguments)), [type_ for _, type_ in arguments]
+        if row.accepts is not None and not row.accepts.check(types[0]):
+            refuse(call, f"{types[0]} in {text}", row.accepts.expected)
+        of = 0
+        if row.reads == "total":
+            of = _place(self.totals, Total(argument=arguments[0][0], type=types[0]))
+        elif row.reads == "bag":
+            of = self._bag(arguments, len(arguments) if row.complete else 1)
+        result = Result(function=row.name, of=of, type=row.result(types), text=text)
         self.results.append(result)
         return result
-
-    def _total(self, number: int, type_: LogicalType) -> int:
-        return _place(self.totals, Total(argument=number, type=type_))
 
     def _bag(self, arguments: list[tuple[int, LogicalType]], needed: int) -> int:
         numbers, types = zip(*arguments, strict=True)
@@ -174,25 +139,3 @@ def _place(known: list[T], wanted: T) -> int:
     if wanted not in known:
         known.append(wanted)
     return known.index(wanted)
-
-
-def sum_type(type_: LogicalType) -> LogicalType:
-    """Return the type of a sum, as in Spark."""
-    if type_.kind in INTEGERS:
-        return INT64
-    if type_.kind.startswith("float"):
-        return FLOAT64
-    precision, scale = _digits(type_)
-    return LogicalType(kind="decimal", precision=min(precision + 10, MOST_DIGITS), scale=scale)
-
-
-def average_type(type_: LogicalType) -> LogicalType:
-    """Return the type of an average, as in Spark."""
-    if type_.kind in INTEGERS or type_.kind.startswith("float"):
-        return FLOAT64
-    precision, scale = _digits(type_)
-    return LogicalType(kind="decimal", precision=min(precision + 4, MOST_DIGITS), scale=min(scale + 4, MOST_DIGITS))
-
-
-def _digits(type_: LogicalType) -> tuple[int, int]:
-    return (type_.precision, type_.scale) if type_.kind == "decimal" else (20, 0)

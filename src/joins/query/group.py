@@ -16,14 +16,8 @@ total (for avg) and one bag (for max)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from cdc.model.types import LogicalType
-
-Function = Literal[
-    "count_rows", "count", "sum", "avg",
-    "count_distinct", "sum_distinct", "min", "max", "min_by", "max_by", "collect_list", "collect_set",
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +45,12 @@ class Bag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One aggregate function of a query, computed from total or bag number `of`. `count_rows` needs neither.
+    """One aggregate function: its name in `joins.query.aggregate_functions`, and the number of its total or bag.
 
-    - `count`, `sum` and `avg` read a total. All others read a bag.
-    - `min` and `max` are the last value of the first and the last tuple.
-    - `min_by` and `max_by` are the same; the values before the last one define the order.
-    - `count_distinct` and `sum_distinct` count and sum the tuples.
-    - `collect_list` lists the last value of each tuple as often as it occurs, `collect_set` once.
+    A value that does not fit `type` is NULL and a dead letter, which contains `text` (the original expression).
+    """
 
-    A result that does not fit `type` becomes NULL and a dead letter, which quotes `text` (the expression in the
-    query)."""
-
-    function: Function
+    function: str
     of: int
     type: LogicalType
     text: str

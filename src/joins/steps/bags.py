@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from cdc.model.types import Canonical
 from joins.query.group import Bag
@@ -19,12 +20,13 @@ class Tuples:
     def __init__(self, bag: Bag) -> None:
         self._bag, self._order, self._type = bag, order_of(bag), bag.types[-1]
         self._entries: list[Entry] = []
+        self._keys: list[Any] = []  # the entries' sort keys, computed once
         self.sum = zero(self._type)
 
     def copy(self) -> Tuples:
         """Return a bag that can change without this one."""
         made = Tuples(self._bag)
-        made._entries, made.sum = list(self._entries), self.sum
+        made._entries, made._keys, made.sum = list(self._entries), list(self._keys), self.sum
         return made
 
     @property
@@ -50,15 +52,16 @@ class Tuples:
 
     def _count(self, values: list[Canonical], times: int) -> int:
         at = self._order(values)
-        place = bisect_left(self._entries, at, key=lambda entry: self._order(entry[1]))
-        known = place < len(self._entries) and self._order(self._entries[place][1]) == at
+        place = bisect_left(self._keys, at)
+        known = place < len(self._keys) and self._keys[place] == at
         now = times + (self._entries[place][0] if known else 0)
         if now and known:
             self._entries[place] = (now, self._entries[place][1])
         elif now:
             self._entries.insert(place, (now, values))
+            self._keys.insert(place, at)
         elif known:
-            del self._entries[place]
+            del self._entries[place], self._keys[place]
         if known != bool(now) and summed(self._type) and values[-1] is not None:
             self.sum = added(self.sum, exact(values[-1], self._type), -1 if known else 1)
         return now

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import orjson
 
 from cdc.model.types import Canonical
+from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Grouping, Result
 from joins.steps.bags import Tuples
 from joins.steps.exact import Exact, part_of
@@ -26,43 +27,58 @@ class Contents:
     bags: list[Tuples]
 
 
+def text_of_result(result: Result, kept: Contents) -> bytes | None:
+    """Return the JSON text of a function's value. None if it does not fit its type."""
+    return FINISHES[BY_NAME[result.function].finish](kept, result)
+
+
 def results_of(group: Grouping, kept: Contents) -> tuple[list[bytes], list[Result]]:
     """Return the JSON text of each function's value, and the functions whose value does not fit and is NULL."""
     texts: list[bytes] = []
     failed: list[Result] = []
     for result in group.results:
-        text = _text(result, kept)
+        text = text_of_result(result, kept)
         if text is None:
             failed.append(result)
         texts.append(_NULL if text is None else text)
     return texts, failed
 
 
-def _text(result: Result, kept: Contents) -> bytes | None:
-    """Return the JSON text of a function's value. None if it does not fit its type."""
-    of = result.of
-    match result.function:
-        case "count_rows":
-            return str(kept.rows).encode()
-        case "count":
-            return str(kept.counts[of]).encode()
-        case "count_distinct":
-            return str(kept.bags[of].distinct).encode()
-        case "sum":
-            return part_of(kept.sums[of], 1, result.type) if kept.counts[of] else _NULL
-        case "avg":
-            count = kept.counts[of]
-            return part_of(kept.sums[of], count, result.type) if count else _NULL
-        case "sum_distinct":
-            return part_of(kept.bags[of].sum, 1, result.type) if kept.bags[of].distinct else _NULL
-        case "min" | "min_by":
-            return _value(kept.bags[of].first())
-        case "max" | "max_by":
-            return _value(kept.bags[of].last())
-        case "collect_list":
-            return _listed(value for times, values in kept.bags[of].entries() for value in [values[-1]] * times)
-        case "collect_set":
-            return _listed(values[-1] for _, values in kept.bags[of].entries())
+def _sum(kept: Contents, result: Result) -> bytes | None:
+    return part_of(kept.sums[result.of], 1, result.type) if kept.counts[result.of] else _NULL
+
+
+def _average(kept: Contents, result: Result) -> bytes | None:
+    count = kept.counts[result.of]
+    return part_of(kept.sums[result.of], count, result.type) if count else _NULL
+
+
+def _sum_of_distinct(kept: Contents, result: Result) -> bytes | None:
+    bag = kept.bags[result.of]
+    return part_of(bag.sum, 1, result.type) if bag.distinct else _NULL
+
+
+def _list(kept: Contents, result: Result) -> bytes | None:
+    return _listed(value for times, values in kept.bags[result.of].entries() for value in [values[-1]] * times)
+
+
+def _set(kept: Contents, result: Result) -> bytes | None:
+    return _listed(values[-1] for _, values in kept.bags[result.of].entries())
+
+
+# What `AggregateFunction.finish` names: the computation of a result's text from a group's contents.
+FINISHES: Mapping[str, Callable[[Contents, Result], bytes | None]] = {
+    "rows": lambda kept, _: str(kept.rows).encode(),
+    "count": lambda kept, result: str(kept.counts[result.of]).encode(),
+    "sum": _sum,
+    "average": _average,
+    "distinct": lambda kept, result: str(kept.bags[result.of].distinct).encode(),
+    "sum of distinct": _sum_of_distinct,
+    "first": lambda kept, result: _value(kept.bags[result.of].first()),
+    "last": lambda kept, result: _value(kept.bags[result.of].last()),
+    "list": _list,
+    "set": _set,
+}
 
 
 def _value(found: Sequence[Canonical] | None) -> bytes:

@@ -81,10 +81,10 @@ final class Group {
   Tally tally(int bag) {
     boolean sum = false, list = false, set = false;
     for (int i = 0; i < results.length; i++) {
-      if (results[i].of != bag || !results[i].readsBag()) continue;
-      sum |= results[i].function == Result.SUM_DISTINCT;
-      list |= results[i].function == Result.COLLECT_LIST;
-      set |= results[i].function == Result.COLLECT_SET;
+      if (results[i].of != bag || !results[i].readsBag) continue;
+      sum |= results[i].keeps.equals("sum");
+      list |= results[i].keeps.equals("list");
+      set |= results[i].keeps.equals("set");
     }
     return new Tally(bags[bag], lasts[bag], sum, list, set);
   }

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import NamedTuple
 
+from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Grouping, Result
 from joins.query.nodes import PlanSource
 from joins.query.plan import Fragment, Plan
-
-_TOTALS = ("count", "sum", "avg")
 
 
 class Input(NamedTuple):
@@ -86,9 +85,12 @@ def _of_group(group: Grouping, index: int) -> Iterator[int]:
 
 
 def _arguments(group: Grouping, result: Result) -> tuple[int, ...]:
-    if result.function == "count_rows":
-        return ()
-    return (group.totals[result.of].argument,) if result.function in _TOTALS else group.bags[result.of].arguments
+    match BY_NAME[result.function].reads:
+        case "rows":
+            return ()
+        case "total":
+            return (group.totals[result.of].argument,)
+    return group.bags[result.of].arguments
 
 
 def _used(sql: str) -> list[int]:

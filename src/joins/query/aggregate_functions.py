@@ -1,0 +1,191 @@
+"""Register the aggregate functions: one row per function, from which every other place reads what it needs.
+
+To add a function over an existing accumulator, add a row here and its computation twice: to `joins.steps.results` and
+to `kernel/groups/Result.java`. A test compares the three. The compiler, the kernel's program, the oracle of `verify`,
+`state inspect` and `explain` need no change. Names are stored in plans and decide their fingerprints, so a name never
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from cdc.model.types import LogicalType, list_of
+from joins.query.value_types import FLOAT64, INT64, INTEGERS, MOST_DIGITS, family
+
+Reads = Literal["rows", "total", "bag"]  # the number of rows, or an accumulator: `joins.query.group`
+Keeps = Literal["", "sum", "list", "set"]  # what a bag stores for the function beside its tuples
+Types = Sequence[LogicalType]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The types of a function's first argument; `expected` is the remedy for others."""
+
+    check: Callable[[LogicalType], bool]
+    expected: str
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """An expression of DuckDB with the same result, if a condition on the arguments' types holds (`joins.oracle`).
+
+    `{0}`, `{1}` are the arguments, `{all}` their list, `{there}` the condition that none is NULL, `{type}` the result's
+    type.
+    """
+
+    condition: Literal["always", "ordered", "integers", "short decimals"]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateFunction:
+    """One aggregate function. `shown` is how users write it; `calls` are sqlglot's expressions of it.
+
+    `reads` is the accumulator from which `finish` computes the result, whose type is `result` of the arguments' types.
+    `distinct`: it is the form with DISTINCT. `complete`: a row counts only if no argument is NULL, else only the first
+    argument matters. Without `native`, the oracle computes it with the code of the specification.
+    """
+
+    name: str
+    shown: str
+    calls: tuple[type[exp.Expr], ...]
+    reads: Reads
+    finish: str
+    result: Callable[[Types], LogicalType]
+    keeps: Keeps = ""
+    distinct: bool = False
+    complete: bool = False
+    accepts: Accepted | None = None
+    native: tuple[Native, ...] = ()
+
+
+def sum_type(type_: LogicalType) -> LogicalType:
+    """Return the type of a sum, as in Spark."""
+    if type_.kind in INTEGERS:
+        return INT64
+    if type_.kind.startswith("float"):
+        return FLOAT64
+    precision, scale = _digits(type_)
+    return LogicalType(kind="decimal", precision=min(precision + 10, MOST_DIGITS), scale=scale)
+
+
+def average_type(type_: LogicalType) -> LogicalType:
+    """Return the type of an average, as in Spark."""
+    if type_.kind in INTEGERS or type_.kind.startswith("float"):
+        return FLOAT64
+    precision, scale = _digits(type_)
+    return LogicalType(kind="decimal", precision=min(precision + 4, MOST_DIGITS), scale=min(scale + 4, MOST_DIGITS))
+
+
+def _digits(type_: LogicalType) -> tuple[int, int]:
+    return (type_.precision, type_.scale) if type_.kind == "decimal" else (20, 0)
+
+
+def _whole(_: Types) -> LogicalType:
+    return INT64
+
+
+def _last(types: Types) -> LogicalType:
+    return types[-1]
+
+
+def _sum(types: Types) -> LogicalType:
+    return sum_type(types[0])
+
+
+def _average(types: Types) -> LogicalType:
+    return average_type(types[0])
+
+
+def _list(types: Types) -> LogicalType:
+    return list_of(types[0])
+
+
+_NUMBER = Accepted(lambda type_: family(type_) == "number", "a number: write a CAST")
+_CONDITION = Accepted(lambda type_: type_.kind == "bool", "a condition")
+_ORDERED = Accepted(
+    lambda type_: family(type_) not in ("geometry", "list"), "numbers or text: ST_X(p), ST_Y(p), ST_AsText(g)"
+)
+_BY = "(list({{1}} ORDER BY {{0}} {0}, {{1}} {1}) FILTER (WHERE {{0}} IS NOT NULL))[1]"
+_EACH = "count(DISTINCT ({all})) FILTER (WHERE {there})"
+
+FUNCTIONS: tuple[AggregateFunction, ...] = (
+    AggregateFunction(
+        name="count_rows", shown="count(*)", calls=(exp.Count,), reads="rows", finish="rows", result=_whole,
+        native=(Native("always", "count(*)"),),
+    ),
+    AggregateFunction(
+        name="count", shown="count", calls=(exp.Count, exp.CountIf), reads="total", finish="count", result=_whole,
+        native=(Native("always", "count({0})"),),
+    ),
+    AggregateFunction(
+        name="sum", shown="sum", calls=(exp.Sum,), reads="total", finish="sum", result=_sum, accepts=_NUMBER,
+        native=(
+            Native("integers", "TRY_CAST(sum({0}) AS BIGINT)"),
+            Native("short decimals", "CAST(sum({0}) AS {type})"),
+        ),
+    ),
+    AggregateFunction(
+        name="avg", shown="avg", calls=(exp.Avg,), reads="total", finish="average", result=_average, accepts=_NUMBER,
+    ),
+    AggregateFunction(
+        name="count_distinct", shown="count(DISTINCT x)", calls=(exp.Count,), reads="bag", finish="distinct",
+        result=_whole, distinct=True, complete=True, native=(Native("ordered", _EACH),),
+    ),
+    AggregateFunction(
+        name="sum_distinct", shown="sum(DISTINCT x)", calls=(exp.Sum,), reads="bag", finish="sum of distinct",
+        result=_sum, keeps="sum", distinct=True, accepts=_NUMBER,
+        native=(Native("integers", "TRY_CAST(sum(DISTINCT {0}) AS BIGINT)"),),
+    ),
+    AggregateFunction(
+        name="min", shown="min", calls=(exp.Min,), reads="bag", finish="first", result=_last, accepts=_ORDERED,
+        native=(Native("ordered", "min({0})"),),
+    ),
+    AggregateFunction(
+        name="max", shown="max", calls=(exp.Max,), reads="bag", finish="last", result=_last, accepts=_ORDERED,
+        native=(Native("ordered", "max({0})"),),
+    ),
+    AggregateFunction(
+        name="min_by", shown="min_by", calls=(exp.ArgMin,), reads="bag", finish="first", result=_last,
+        native=(Native("ordered", _BY.format("NULLS FIRST", "NULLS FIRST")),),
+    ),
+    AggregateFunction(
+        name="max_by", shown="max_by", calls=(exp.ArgMax,), reads="bag", finish="last", result=_last,
+        native=(Native("ordered", _BY.format("DESC NULLS LAST", "DESC NULLS LAST")),),
+    ),
+    # a condition is false or true, in this order
+    AggregateFunction(
+        name="min", shown="bool_and", calls=(exp.LogicalAnd,), reads="bag", finish="first", result=_last,
+        accepts=_CONDITION, native=(Native("ordered", "min({0})"),),
+    ),
+    AggregateFunction(
+        name="max", shown="bool_or", calls=(exp.LogicalOr,), reads="bag", finish="last", result=_last,
+        accepts=_CONDITION, native=(Native("ordered", "max({0})"),),
+    ),
+    AggregateFunction(
+        name="collect_list", shown="collect_list", calls=(exp.ArrayAgg,), reads="bag", finish="list", result=_list,
+        keeps="list", accepts=_ORDERED,
+    ),
+    AggregateFunction(
+        name="collect_set", shown="collect_set", calls=(exp.ArrayUniqueAgg,), reads="bag", finish="set", result=_list,
+        keeps="set", accepts=_ORDERED,
+    ),
+)  # fmt: skip
+# By the name in a plan. Functions of one name differ only in the types that they accept.
+BY_NAME = {function.name: function for function in FUNCTIONS}
+CALLS = tuple({call: None for function in FUNCTIONS for call in function.calls})
+
+
+def function_of(call: exp.Expr, arguments: int) -> AggregateFunction:
+    """Return the row of a call with a number of arguments. KeyError if there is none: `CALLS` lists the known ones."""
+    distinct = isinstance(call.this, exp.Distinct)
+    for function in FUNCTIONS:
+        rows = function.reads == "rows"
+        if isinstance(call, function.calls) and function.distinct == distinct and rows == (arguments == 0):
+            return function
+    raise KeyError(call.sql("spark"))
