@@ -234,6 +234,7 @@ EVERYTHING = [
     Wanted(function="count_distinct", of=("n",)),
     Wanted(function="count_distinct", of=("n", "day"), needed=2),
     Wanted(function="sum_distinct", of=("n",)),
+    Wanted(function="avg_distinct", of=("n",), type=FLOAT64),
     Wanted(function="min", of=("amount",), type=LogicalType(kind="decimal", precision=6, scale=2)),
     Wanted(function="max", of=("seen",), type=LogicalType(kind="datetime")),
     Wanted(function="min", of=("weight",), type=FLOAT64),
@@ -246,7 +247,7 @@ _ROWS = "o.id, o.kind, o.customer_id, o.n, o.amount, o.weight, o.day, o.seen"
 _SQL = """
     count(*), count(n), sum(n), avg(n), sum(amount), CAST(avg(amount) AS DECIMAL(16, 6)), sum(weight), avg(weight),
     count(DISTINCT n), count(DISTINCT CASE WHEN n IS NOT NULL AND day IS NOT NULL THEN (n, day) END), sum(DISTINCT n),
-    min(amount), max(seen), min(weight),
+    avg(DISTINCT n), min(amount), max(seen), min(weight),
     (list(id ORDER BY weight DESC, id DESC) FILTER (weight IS NOT NULL))[1], arg_min_null(day, id),
     coalesce(list(day ORDER BY id DESC) FILTER (day IS NOT NULL), []),
     coalesce(list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL), [])

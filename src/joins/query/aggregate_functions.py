@@ -143,6 +143,10 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
         native=(Native("integers", "TRY_CAST(sum(DISTINCT {0}) AS BIGINT)"),),
     ),
     AggregateFunction(
+        name="avg_distinct", shown="avg(DISTINCT x)", calls=(exp.Avg,), reads="bag", finish="average of distinct",
+        result=_average, keeps="sum", distinct=True, accepts=_NUMBER,
+    ),
+    AggregateFunction(
         name="min", shown="min", calls=(exp.Min,), reads="bag", finish="first", result=_last, accepts=_ORDERED,
         native=(Native("ordered", "min({0})"),),
     ),

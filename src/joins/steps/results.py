@@ -58,6 +58,11 @@ def _sum_of_distinct(kept: Contents, result: Result) -> bytes | None:
     return part_of(bag.sum, 1, result.type) if bag.distinct else _NULL
 
 
+def _average_of_distinct(kept: Contents, result: Result) -> bytes | None:
+    bag = kept.bags[result.of]
+    return part_of(bag.sum, bag.distinct, result.type) if bag.distinct else _NULL
+
+
 def _list(kept: Contents, result: Result) -> bytes | None:
     return _listed(value for times, values in kept.bags[result.of].entries() for value in [values[-1]] * times)
 
@@ -74,6 +79,7 @@ FINISHES: Mapping[str, Callable[[Contents, Result], bytes | None]] = {
     "average": _average,
     "distinct": lambda kept, result: str(kept.bags[result.of].distinct).encode(),
     "sum of distinct": _sum_of_distinct,
+    "average of distinct": _average_of_distinct,
     "first": lambda kept, result: _value(kept.bags[result.of].first()),
     "last": lambda kept, result: _value(kept.bags[result.of].last()),
     "list": _list,

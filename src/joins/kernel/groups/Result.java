@@ -30,6 +30,7 @@ final class Result {
     if (finish.equals("average")) return parted(sums[of], sums[of].count);
     if (finish.equals("distinct")) return number(bags[of].tally.distinct);
     if (finish.equals("sum of distinct")) return parted(bags[of].tally.sum, 1);
+    if (finish.equals("average of distinct")) return parted(bags[of].tally.sum, bags[of].tally.distinct);
     if (finish.equals("first")) return last(bags[of], bags[of].first());
     if (finish.equals("last")) return last(bags[of], bags[of].last());
     if (finish.equals("list")) return listed(bags[of], false);
