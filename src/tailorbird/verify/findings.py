@@ -103,7 +103,7 @@ class Verdict:
             "differing": self.differing,
             "moving": self.moving,
             "read": self.read,
-            "untold": list(self.unknown),
+            "unknown": list(self.unknown),
             "not_compared": dict(self.uncompared),
             "seconds": round(self.seconds, 3),
         }

@@ -25,19 +25,19 @@ def event(number: int, table: str) -> dict[str, Any]:
 
 
 def cell(column: str, *events: int) -> dict[str, Any]:
-    said = {"o.secret": "value of a captured row"}
     return {
         "column": column,
         "value": 1,
         "expression": f"o.{column}",
         "events": [*events],
-        "said": said,
+        "event_values": {"o.secret": "value of a captured row"},
         "agrees": True,
     }
 
 
 FOUND = {
-    "table": "wide", "row_key": "0001", "stamp": 5, "fence": 12, "layout": 1, "batch": 3, "groups": {}, "untold": "",
+    "table": "wide", "row_key": "0001", "timestamp_ms": 5, "fence": 12, "layout": 1, "batch": 3, "groups": {},
+    "unknown": "",
     "cells": [cell("amount", 2), cell("hidden", 4), cell("both", 2, 9), cell("none")],
     "events": [event(2, "shop.orders"), event(4, "shop.secrets"), event(9, "crm.customers")],
 }  # fmt: skip

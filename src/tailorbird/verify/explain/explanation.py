@@ -59,14 +59,15 @@ class TracedRow:
 class ExplainedCell:
     """One cell: its expression in the query, and the events (by node number) that its value comes from.
 
-    `said` are the values in these events. `agrees` says whether the event contains the cell's value. It is None if
-    that cannot be compared: the value is computed or grouped, or the event was not found."""
+    `event_values` are the values in these events, by alias and column. `agrees` says whether the event contains the
+    cell's value. It is None if that cannot be compared: the value is computed or grouped, or the event was not found.
+    """
 
     column: str
     value: Canonical
     expression: str
     events: tuple[int, ...]
-    said: Mapping[str, Canonical]
+    event_values: Mapping[str, Canonical]
     agrees: bool | None
 
 
@@ -128,16 +129,17 @@ def explained(
 
 def _cell(lineage: Lineage, row: TracedRow, events: Mapping[int, TracedEvent]) -> ExplainedCell:
     value, inputs = row.values[lineage.column], [one for one in lineage.inputs if one.node in events]
-    said = {f"{events[one.node].alias}.{one.column}": _said(events, one) for one in inputs if _is_found(events, one)}
+    found = [one for one in inputs if _is_found(events, one)]
+    event_values = {f"{events[one.node].alias}.{one.column}": _event_value(events, one) for one in found}
     agrees = None
-    if len(inputs) == 1 and inputs[0].plain and not inputs[0].grouped and said:
-        agrees = _said(events, inputs[0]) == value
+    if len(inputs) == 1 and inputs[0].plain and not inputs[0].grouped and event_values:
+        agrees = _event_value(events, inputs[0]) == value
     return ExplainedCell(
         column=lineage.column,
         value=value,
         expression=lineage.expression,
         events=tuple(dict.fromkeys(one.node for one in inputs)),
-        said=said,
+        event_values=event_values,
         agrees=agrees,
     )
 
@@ -147,7 +149,7 @@ def _is_found(events: Mapping[int, TracedEvent], one: Input) -> bool:
     return event.state == "found" and one.column in (event.values or {})
 
 
-def _said(events: Mapping[int, TracedEvent], one: Input) -> Canonical:
+def _event_value(events: Mapping[int, TracedEvent], one: Input) -> Canonical:
     return (events[one.node].values or {}).get(one.column)
 
 

@@ -36,9 +36,9 @@ def _from(cell: ExplainedCell, numbers: dict[int, int]) -> str:
     events = ", ".join(f"[{numbers[node]}]" for node in cell.events if node in numbers)
     reported = f"{cell.expression}  {events}".rstrip()
     if cell.agrees is False:
-        reported += f"  DIFFERS: the event says {', '.join(map(_text, cell.said.values()))}"
-    elif cell.agrees is None and cell.said:
-        reported += "  of " + ", ".join(f"{name} {_text(value)}" for name, value in cell.said.items())
+        reported += f"  DIFFERS: the event says {', '.join(map(_text, cell.event_values.values()))}"
+    elif cell.agrees is None and cell.event_values:
+        reported += "  of " + ", ".join(f"{name} {_text(value)}" for name, value in cell.event_values.items())
     return reported
 
 
@@ -63,12 +63,12 @@ def json_of(found: Explanation) -> dict[str, Any]:
     return {
         "table": found.table,
         "row_key": row.row_key.hex(),
-        "stamp": found.batch_timestamp,
+        "timestamp_ms": found.batch_timestamp,
         "fence": found.fence,
         "layout": row.layout_id,
         "batch": row.batch,
         "groups": {str(group): rows for group, rows in found.groups.items()},
-        "untold": found.unknown,
+        "unknown": found.unknown,
         "cells": [_json_of_cell(cell) for cell in found.cells],
         "events": [_json_of_event(event) for event in found.events],
     }
@@ -77,7 +77,7 @@ def json_of(found: Explanation) -> dict[str, Any]:
 def _json_of_cell(cell: ExplainedCell) -> dict[str, Any]:
     return {
         "column": cell.column, "value": cell.value, "expression": cell.expression,
-        "events": list(cell.events), "said": dict(cell.said), "agrees": cell.agrees,
+        "events": list(cell.events), "event_values": dict(cell.event_values), "agrees": cell.agrees,
     }  # fmt: skip
 
 

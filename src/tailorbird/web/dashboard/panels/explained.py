@@ -24,9 +24,9 @@ def explained_of(found: Mapping[str, Any], shown: Sequence[PanelColumn]) -> Repo
     events = [event for event in found["events"] if event["event"] in wanted]
     place = {event["event"]: i for i, event in enumerate(events)}
     return {
-        "hbase_timestamp": found["stamp"],
+        "hbase_timestamp": found["timestamp_ms"],
         "batch": found["batch"],
-        "unknown": found["untold"],
+        "unknown": found["unknown"],
         "cells": [
             {
                 "name": cell["column"],
