@@ -143,6 +143,7 @@ def test_verify_takes_a_straight_path() -> None:
     The path has each function of `tailorbird` once, at its first call, in the order in which the calls are written,
     with all branches of all three stages. Calls into other packages are left out: maps 1 to 3 describe those. So are
     calls that the program resolves as it runs. A return is a move into a file that the path had left before.
+    Counted in this way, version 0.1 had 61 stays in 31 files, thus 30 returns.
     """
     path = [place.file.removeprefix("tailorbird/") for place in call_path("tailorbird.cli.verify.cli_verify", "verify")
             if place.file.startswith("tailorbird/")]  # fmt: skip
