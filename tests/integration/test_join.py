@@ -29,14 +29,14 @@ from cdc.model.types import Canonical
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import Barrier, RowCodec, barrier_key, is_barrier, load_barrier
 from joins.oracle.oracle import tables_after
-from joins.oracle.simulation import Logged, Simulation
-from joins.oracle.sql_evaluate import Evaluator
 from joins.oracle.sql_oracle import Oracle
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.stores.hbase_table import HBaseConnection
 from joins.stores.proc_retry import patiently
 from tailorbird.cli.change.cli_apply import provision
+from tests.joins.evaluator import Evaluator
+from tests.joins.simulation import Logged, Simulation
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("hbase", "thrift"), pytest.mark.timeout(900)]

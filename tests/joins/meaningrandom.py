@@ -18,7 +18,6 @@ from cdc.model.types import Canonical, LogicalType
 from joins.evaluate.evaluating import prepared
 from joins.evaluate.stored import to_canonical, to_native
 from joins.evaluate.unknown import UnknownValue
-from joins.oracle.simulation import Simulation
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish, Plan
 from joins.query.value_types import duration_of, family
@@ -26,6 +25,7 @@ from joins.steps.records import Values
 from tailorbird.verify.mysql_tables import SourceTable
 from tests.joins import meanings
 from tests.joins.joincase import Case, events_of, log_of, table_id
+from tests.joins.simulation import Simulation
 
 _AGGREGATES = ["count({})", "count(DISTINCT {})", "sum({})", "avg({})", "min({})", "max({})", "sum(DISTINCT {})",
                "collect_list({})", "collect_set({})",

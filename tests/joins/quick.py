@@ -14,11 +14,12 @@ import duckdb
 from cdc.model.geometry import ewkt_of
 from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import Canonical, LogicalType
+from joins.oracle.duckdb_types import duckdb_type
 from joins.oracle.oracle import Rows
-from joins.oracle.sql_evaluate import Evaluator, canonical, duckdb_type, translated
 from joins.oracle.sql_functions import Functions
 from joins.oracle.sql_oracle import Oracle
 from joins.steps.records import Values
+from tests.joins.evaluator import Evaluator, canonical, translated
 
 _NUMBER = LogicalType(kind="int32")
 

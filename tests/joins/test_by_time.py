@@ -11,7 +11,6 @@ import pytest
 from cdc.model.errors import TopologyError
 from cdc.stored.cells import load_barrier
 from cdc.topology.reader import read_topology
-from joins.oracle.simulation import Simulation
 from joins.oracle.sql_oracle import Answer
 from joins.query.describe import json_of_plan, text_of_plan
 from joins.query.drawing import svg_of_plan
@@ -23,6 +22,7 @@ from joins.steps.records import RefusedRecord
 from joins.steps.sink import Report, Writes, barriers
 from tests.joins.joincase import Case, comparable
 from tests.joins.quick import QuickOracle, database, evaluator, functions
+from tests.joins.simulation import Simulation
 from tests.joins.timedrandom import FLUSHED, TABLES, TimedCase, judged, logged, random_timed
 
 ROUNDS = 100

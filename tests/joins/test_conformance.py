@@ -30,16 +30,16 @@ from joins.engine.spark_session import close_session, open_session
 from joins.inspection.held import described, keys_of
 from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
-from joins.oracle.simulation import Logged, Simulation
-from joins.oracle.sql_evaluate import Evaluator
 from joins.query.nodes import Node, Pair
 from joins.query.plan import Plan
 from joins.steps.records import REFUSED, ROW_GONE, ROW_PUT, SINK, TRUNCATION_POINT, Message, load, trace_of, values_of
 from tests.integration.conftest import servers
+from tests.joins.evaluator import Evaluator
 from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
 from tests.joins.pairrandom import random_pair_case
+from tests.joins.simulation import Logged, Simulation
 from tests.joins.topplans import top_plans
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]

@@ -13,12 +13,12 @@ import pytest
 
 from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import Canonical
-from joins.oracle import simulation
 from joins.oracle.oracle import Rows
-from joins.oracle.sql_evaluate import canonical
 from joins.oracle.sql_oracle import Answer
 from joins.query.plan import Plan
 from joins.steps.change_detector import change_detector_step
+from tests.joins import simulation
+from tests.joins.evaluator import canonical
 from tests.joins.groupplans import group_plans
 from tests.joins.joincase import Run
 from tests.joins.quick import QuickOracle, database

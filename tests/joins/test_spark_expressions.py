@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from cdc.model.types import Canonical, LogicalType
 from joins.engine.spark_expressions import finish, predicate
 from joins.engine.spark_session import close_session, open_session
-from joins.oracle.sql_evaluate import canonical, native
+from joins.oracle.duckdb_types import native
 from joins.query.value_types import spark_type
 from joins.steps.records import (
     REFUSED,
@@ -28,6 +28,7 @@ from joins.steps.records import (
     text_of,
     values_of,
 )
+from tests.joins.evaluator import canonical
 from tests.joins.joincase import Case
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

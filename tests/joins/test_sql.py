@@ -12,12 +12,12 @@ from cdc.model.types import Canonical
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from joins.kernel.program import program_of
-from joins.oracle.sql_evaluate import Evaluator
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.select.parser import check_query, parse_query, tables_of
 from joins.select.sql import Select
 from joins.steps.records import Values
+from tests.joins.evaluator import Evaluator
 
 HEAD = """name: shape
 sources:
@@ -106,7 +106,11 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
         (f"SELECT o.id {FROM}\nWHERE sum(o.rate) > 1", (2, 7), "SUM(o.rate) where rows are not grouped yet"),
         (f"SELECT sum(count(o.id)) AS s {FROM}", (1, 8), "an aggregate within SUM(COUNT(o.id)), expected the inner"),
         (f"SELECT first(o.id) AS s {FROM}", (1, 8), "FIRST(o.id) is not supported, expected min, max, or max_by"),
-        (f"SELECT collect_list(DISTINCT o.id) AS s {FROM}", (1, 8), "DISTINCT in COLLECT_LIST(DISTINCT o.id), expected co"),
+        (
+            f"SELECT collect_list(DISTINCT o.id) AS s {FROM}",
+            (1, 8),
+            "DISTINCT in COLLECT_LIST(DISTINCT o.id), expected co",
+        ),
         (f"SELECT o.*, count(*) AS n {FROM} GROUP BY o.id", (1, 8), "* of groups, expected the columns of GROUP BY"),
         (f"SELECT o.id {FROM} GROUP BY ROLLUP (o.id)", (1, 49), "ROLLUP is not supported, expected a table for each"),
         (f"SELECT o.id {FROM} GROUP BY ALL", (1, 1), "GROUP BY ALL is not supported, expected GROUP BY a, b"),

@@ -17,8 +17,8 @@ from cdc.formats.debezium import to_envelope
 from cdc.model.event import ChangeEvent, SourceInfo
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
-from joins.oracle.simulation import Logged
 from tests.joins.joincase import Case, table_id
+from tests.joins.simulation import Logged
 
 TABLES: dict[str, dict[str, Any]] = {
     "shop.views": {

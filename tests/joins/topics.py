@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from joins.oracle.simulation import Logged, Simulation
 from joins.query.plan import Plan
 from joins.steps.records import Message
 from joins.steps.truncation import Past
 from joins.stores import compaction
 from joins.stores.compaction import PartitionNow, Reading
 from tests.joins.quick import evaluator
+from tests.joins.simulation import Logged, Simulation
 
 LAG = 600_000  # ms
 At = tuple[str, int]

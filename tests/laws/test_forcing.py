@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from joins.oracle.simulation import Logged, StoredTable
 from tailorbird.verify.table.rereads import MOST_KEYS, rereads
 from tests.joins.joincase import Case, Run, prepared
 from tests.joins.joinrandom import random_case, random_view_case
+from tests.joins.simulation import Logged, StoredTable
 
 SEEDS = st.integers(0, 2**32)
 MANY: list[dict[str, None]] = [{}] * (MOST_KEYS + 1)  # enough keys that tables are read completely

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from joins.oracle import simulation as simulation_module
 from joins.query.plan import KeyedJoin
 from joins.steps.records import PUT, Message
 from joins.steps.state import JoinState, lookup_step
+from tests.joins import simulation as simulation_module
 from tests.joins.alterrandom import random_altered_case
 from tests.joins.joincase import Case, read_case, run_case
 from tests.joins.joinrandom import random_case, random_view_case

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cdc.model.errors import Fatal
-from joins.oracle import simulation as simulation_module
 from joins.query.nodes import Derived, Node, Pair
 from joins.query.value_types import INT64
 from joins.steps.pairs import PairState, Side, pairs_step, reported
 from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_text
+from tests.joins import simulation as simulation_module
 from tests.joins.joincase import Case, run_case
 from tests.joins.pairrandom import random_pair_case
 from tests.laws.chunks import most_in_matrix

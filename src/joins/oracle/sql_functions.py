@@ -15,8 +15,8 @@ from joins.evaluate.evaluating import prepared
 from joins.evaluate.moments import DAY, days_of
 from joins.evaluate.unknown import UnknownValue
 from joins.oracle.collected import collected
+from joins.oracle.duckdb_types import duckdb_type
 from joins.oracle.scalars import ORDER, Collected, Scalar
-from joins.oracle.sql_evaluate import duckdb_type
 from joins.query.value_types import MOST_DIGITS, NULL, duration_of, family
 
 _FIRST, _LAST = days_of(1, 1, 1), days_of(9999, 12, 31)

@@ -14,8 +14,8 @@ from cdc.model.types import Canonical
 from cdc.topology.topology import Table, Topology
 from joins.evaluate.stored import to_canonical
 from joins.oracle.duckdb_query import Question, question
+from joins.oracle.duckdb_types import duckdb_type, native
 from joins.oracle.oracle import Rows
-from joins.oracle.sql_evaluate import duckdb_type, native
 from joins.oracle.sql_functions import Functions, from_arrow
 
 Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]

@@ -1,1 +1,1 @@
-"""The steps of a plan in Python. They are the specification of the Java kernel, and run with `engine: python`."""
+"""The steps of a plan in Python. They are the specification of the Java kernel, and the oracle uses them."""

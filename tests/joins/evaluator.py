@@ -1,5 +1,5 @@
 """Evaluate the expressions of a plan in DuckDB, for the simulation. In production Spark does it
-(`spark_expressions`).
+(`joins.engine.spark_expressions`).
 
 sqlglot translates the plan's Spark SQL, and `try_` forms become DuckDB's operators. Compare results only for
 expressions on which both systems agree (docs/adr/0009)."""
@@ -17,12 +17,11 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from cdc.model.geometry import ewkt_of
 from cdc.model.types import Canonical, LogicalType, float_of
 from cdc.stored.values import datetime_of
+from joins.oracle.duckdb_types import duckdb_type, native
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish
-from joins.query.value_types import MOST_DIGITS, NULL, family
 from joins.steps.records import Values
 
 _TRY: dict[str, type[exp.Binary]] = {"TRY_MOD": exp.Mod}
@@ -32,11 +31,6 @@ _SAFE: dict[type[exp.Expr], type[exp.Binary]] = {
     exp.SafeMultiply: exp.Mul,
     exp.SafeDivide: exp.Div,
 }
-_TYPES = {
-    "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
-    "uint64": "UBIGINT", "float32": "FLOAT", "float64": "DOUBLE", "date": "DATE", "datetime": "TIMESTAMP",
-    "timestamp": "TIMESTAMP", "bytes": "BLOB",
-}  # fmt: skip
 
 
 class Evaluator:
@@ -86,33 +80,6 @@ def translated(text: str, width: int) -> str:
             first, second = node.expressions
             node.replace(exp.Paren(this=_TRY[node.name.upper()](this=first, expression=second)))
     return tree.sql("duckdb")
-
-
-def duckdb_type(type_: LogicalType) -> str:
-    """Return DuckDB's name of a type. A decimal with more digits than DuckDB supports becomes text."""
-    if type_.element is not None:
-        return f"{duckdb_type(type_.element)}[]"
-    if type_.kind == "decimal":
-        return "INTEGER" if type_ == NULL else str(type_) if type_.precision <= MOST_DIGITS else "VARCHAR"
-    return _TYPES.get(type_.kind, "VARCHAR")
-
-
-def native(type_: LogicalType, value: Canonical) -> Any:
-    """Convert a canonical value to the Python value that DuckDB takes."""
-    if value is None:
-        return None
-    if type_.kind == "decimal":
-        return decimal.Decimal(str(value)) if type_.precision <= MOST_DIGITS else str(value)
-    if isinstance(value, dict):  # a geometry in the log's form
-        return ewkt_of(value)
-    match family(type_):
-        case "date":
-            return dt.date.fromisoformat(str(value).removesuffix("Z"))
-        case "moment":
-            return dt.datetime.fromisoformat(str(value).removesuffix("Z"))
-        case "bytes":
-            return base64.b64decode(str(value))
-    return value
 
 
 def canonical(value: Any) -> Canonical:
