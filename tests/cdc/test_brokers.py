@@ -32,6 +32,21 @@ def test_without_security_nothing_is_said_of_it() -> None:
     assert plain.java_secrets() == {}
 
 
+def test_a_reader_reads_committed_records_and_commits_nothing() -> None:
+    """All consumers without a group have the same settings, with the credentials; each may change single ones."""
+    found = brokers(f"protocol: SASL_SSL, {LOGIN}")
+    assert found.reader("tailorbird-x", auto_offset_reset="error", fetch_wait_max_ms=10) == {
+        **found.librdkafka(),
+        "group.id": "tailorbird-x",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "log_level": 0,
+        "fetch.wait.max.ms": 10,
+    }
+
+
 def test_each_client_is_given_all_of_it_in_its_own_words() -> None:
     """One block of YAML secures librdkafka, kafka-python and Java's clients alike."""
     found = brokers(f"protocol: SASL_SSL, {LOGIN}, {TLS}")

@@ -62,6 +62,23 @@ class Brokers:
         """Return the settings for every client of confluent_kafka."""
         return {"bootstrap.servers": self.servers, **self._secured(_LIBRDKAFKA)}
 
+    def reader(self, group: str, **more: Any) -> dict[str, Any]:
+        """Return the settings of a consumer of confluent_kafka that assigns its partitions itself and commits nothing.
+
+        It reads committed records, from the first one if an offset no longer exists, and reports the end of a
+        partition. Names in `more` have underscores instead of dots. The client requires `group`.
+        """
+        return {
+            **self.librdkafka(),
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,  # librdkafka would write to standard error; the failed call returns the error anyway
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+
     def kafka_python(self) -> dict[str, Any]:
         """Return the keyword arguments for every client of kafka-python."""
         return {"bootstrap_servers": self.servers, **self._secured(_KAFKA_PYTHON)}

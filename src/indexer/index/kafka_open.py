@@ -43,17 +43,7 @@ class OpenRows:
     def _read(self) -> None:
         first = self._consumer is None
         if self._consumer is None:
-            consumer = Consumer(
-                {
-                    **self._brokers.librdkafka(),
-                    "group.id": "tailorbird-index-dead-letters",  # required by the client; nothing is ever committed
-                    "enable.auto.commit": False,
-                    "isolation.level": "read_committed",
-                    "auto.offset.reset": "earliest",
-                    "enable.partition.eof": True,
-                    "log_level": 0,  # librdkafka would write to stderr
-                }
-            )
+            consumer = Consumer(self._brokers.reader("tailorbird-index-dead-letters"))
             if self._topic not in consumer.list_topics(timeout=_TIMEOUT).topics:
                 consumer.close()
                 return

@@ -52,17 +52,9 @@ class KafkaLedger:
         self._ended = False
         self._newest: dict[TableId, TableSchema] = {}
         self._consumer = Consumer(
-            {
-                **topology.log.brokers.librdkafka(),
-                "group.id": "tailorbird-ledger",  # required by the client; nothing is ever committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 5 if prompt else 50,
-                "queued.max.messages.kbytes": 65_536,
-                "log_level": 0,  # keeps librdkafka from writing to standard error
-            }
+            topology.log.brokers.reader(
+                "tailorbird-ledger", fetch_wait_max_ms=5 if prompt else 50, queued_max_messages_kbytes=65_536
+            )
         )
 
     def begin(self) -> None:

@@ -127,15 +127,9 @@ class TopicsSource(StreamOnlySource):
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
         consumer = Consumer(
-            {
-                **self._mirror.brokers.librdkafka(),
-                "group.id": f"tailorbird-{self._settings.name}",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 20,
-            }
+            self._mirror.brokers.reader(
+                f"tailorbird-{self._settings.name}", auto_offset_reset="error", fetch_wait_max_ms=20
+            )
         )
         try:
             yield consumer

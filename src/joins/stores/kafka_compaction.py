@@ -173,18 +173,7 @@ class LogWatch:
 
     @contextlib.contextmanager
     def _consumer(self) -> Iterator[Consumer]:
-        consumer = Consumer(
-            {
-                **self.servers.librdkafka(),
-                "group.id": "tailorbird-join-watch",  # required by the client; nothing is ever committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 50,
-                "log_level": 0,
-            }
-        )
+        consumer = Consumer(self.servers.reader("tailorbird-join-watch", fetch_wait_max_ms=50))
         try:
             yield consumer
         finally:

@@ -45,18 +45,7 @@ class PositionsLog:
             ) from error
 
     def _open(self, known: Positions) -> Consumer:
-        consumer = Consumer(
-            {
-                **self._servers.librdkafka(),
-                "group.id": "tailorbird-join-positions",  # required by the client; nothing is ever committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 50,
-                "log_level": 0,  # librdkafka would write to stderr by itself
-            }
-        )
+        consumer = Consumer(self._servers.reader("tailorbird-join-positions", fetch_wait_max_ms=50))
         partitions = consumer.list_topics(self._topic, timeout=_TIMEOUT).topics[self._topic].partitions
         # each source has one partition, but its number is unknown: one partition's offset must not skip another's
         start = min((int(position["offset"]) for position in known.values()), default=0)

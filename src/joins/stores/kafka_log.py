@@ -81,17 +81,7 @@ def past(servers: Brokers, topic: str, partition: int, end: int) -> Iterator[tup
 
 
 def consumer_of(servers: Brokers) -> Consumer:
-    return Consumer(
-        {
-            **servers.librdkafka(),
-            "group.id": "tailorbird-join-start",  # required by the client; nothing is ever committed
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "log_level": 0,  # librdkafka would write to stderr by itself
-        }
-    )
+    return Consumer(servers.reader("tailorbird-join-start"))
 
 
 def send_dead_letters(servers: Brokers, topic: str, dead_letters: Sequence[tuple[bytes, bytes]]) -> None:

@@ -71,15 +71,7 @@ class UpsertTopic:
     def _messages(self, enough: Collection[int] = ()) -> Iterator[Any]:
         """Yield the records of all partitions from the beginning. Partitions in `enough`, which may grow, are
         skipped."""
-        consumer = Consumer(
-            {
-                **self.servers.librdkafka(),
-                "group.id": "tailorbird-join-sweep",  # required by the client; nothing is ever committed
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "log_level": 0,
-            }
-        )
+        consumer = Consumer(self.servers.reader("tailorbird-join-sweep"))
         try:
             partitions = consumer.list_topics(self.topic, timeout=_TIMEOUT).topics[self.topic].partitions
             consumer.assign([TopicPartition(self.topic, partition, 0) for partition in partitions])

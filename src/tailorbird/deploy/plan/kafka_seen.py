@@ -30,9 +30,8 @@ class SeenTopics:
 
 def seen_topics(topology: Topology) -> SeenTopics:
     """Return the topics whose names begin with the topology's name. Raises Retriable while Kafka is unavailable."""
-    settings = {"group.id": "tailorbird-plan", "enable.auto.commit": False, "log_level": 0}
     try:
-        consumer = Consumer({**topology.log.brokers.librdkafka(), **settings})
+        consumer = Consumer(topology.log.brokers.reader("tailorbird-plan"))
         try:
             known = consumer.list_topics(timeout=_TIMEOUT).topics
             own = {name: sorted(one.partitions) for name, one in known.items() if name.startswith(f"{topology.name}.")}

@@ -20,11 +20,10 @@ _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.
 def read_versions(topology: Topology) -> Versions:
     """Return the versions stored in Kafka, or none. Raises Retriable while Kafka is unavailable, Fatal for an
     invalid record."""
-    settings = {"group.id": "tailorbird-versions", "enable.auto.commit": False, "enable.partition.eof": True}
     topic = versions_topic(topology.name)
     found: bytes | None = None
     try:
-        consumer = Consumer({**topology.log.brokers.librdkafka(), **settings, "log_level": 0})
+        consumer = Consumer(topology.log.brokers.reader("tailorbird-versions"))
         try:
             if topic not in consumer.list_topics(timeout=_TIMEOUT).topics:
                 return Versions()

@@ -165,18 +165,7 @@ def waiting_dead_letters(topology: Topology, stage: str, of: str) -> list[DeadLe
 
 
 def _consumer(servers: Brokers) -> Consumer:
-    return Consumer(
-        {
-            **servers.librdkafka(),
-            "group.id": "tailorbird-dead-letters",  # required by the client; nothing is ever committed
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",  # retention may have removed the next record
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,  # librdkafka would write to stderr
-        }
-    )
+    return Consumer(servers.reader("tailorbird-dead-letters", fetch_wait_max_ms=10))
 
 
 @contextmanager

@@ -42,17 +42,7 @@ class RunsReader:
         """Return the last run by check. Empty if none ever ran. Raises Retriable while Kafka is unavailable."""
         with _translated(self._brokers, "cannot read the results of checks"):
             if self._consumer is None:
-                self._consumer = Consumer(
-                    {
-                        **self._brokers.librdkafka(),
-                        "group.id": "tailorbird-checks",  # required by the client; nothing is ever committed
-                        "enable.auto.commit": False,
-                        "auto.offset.reset": "earliest",
-                        "enable.partition.eof": True,
-                        "fetch.wait.max.ms": 10,
-                        "log_level": 0,  # librdkafka would write to stderr by itself
-                    }
-                )
+                self._consumer = Consumer(self._brokers.reader("tailorbird-checks", fetch_wait_max_ms=10))
             known = self._consumer.list_topics(timeout=_TIMEOUT).topics
             partitions = sorted(known[self._topic].partitions) if self._topic in known else []
             for record in records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions}):

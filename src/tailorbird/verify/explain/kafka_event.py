@@ -26,18 +26,7 @@ class RecordReader(contextlib.AbstractContextManager["RecordReader"]):
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._consumer = Consumer(
-            {
-                **brokers.librdkafka(),
-                "group.id": "tailorbird-explain",  # required by the client; nothing is ever committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-                "log_level": 0,  # librdkafka would write to stderr by itself
-            }
-        )
+        self._consumer = Consumer(brokers.reader("tailorbird-explain", auto_offset_reset="error", fetch_wait_max_ms=10))
 
     def __exit__(self, *exc: object) -> None:
         self._consumer.close()

@@ -23,18 +23,7 @@ class KafkaChangedKeys:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._consumer = Consumer(
-            {
-                **brokers.librdkafka(),
-                "group.id": "tailorbird-verify",  # required by the client; nothing is ever committed
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-                "log_level": 0,  # librdkafka would write to stderr by itself
-            }
-        )
+        self._consumer = Consumer(brokers.reader("tailorbird-verify", fetch_wait_max_ms=10))
 
     def keys(self, starts: Ends) -> set[bytes] | None:
         """Return the keys of all records from these offsets on.

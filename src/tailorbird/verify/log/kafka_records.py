@@ -62,18 +62,7 @@ class KafkaRecords:
 
     def _value(self, partition: int, offset: int) -> bytes | None:
         if self._consumer is None:
-            self._consumer = Consumer(
-                {
-                    **self._brokers.librdkafka(),
-                    "group.id": "tailorbird-verify",  # required by the client; nothing is ever committed
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
-                    "isolation.level": "read_committed",
-                    "enable.partition.eof": True,
-                    "fetch.wait.max.ms": 10,
-                    "log_level": 0,  # librdkafka would write to stderr by itself
-                }
-            )
+            self._consumer = Consumer(self._brokers.reader("tailorbird-verify", fetch_wait_max_ms=10))
         self._consumer.assign([TopicPartition(self._partition_ledger.topic, partition, offset)])
         message = self._consumer.poll(_ANSWER)
         if message is None:
