@@ -24,18 +24,18 @@ sources.
                                            of streams (engine/spark_by_time)
                                            Passed to the JVM once per query: JSON programs, Dataset handles.
                                            Rows never are. State is in RocksDB, owned by the operators in the JVM.
-      in the JVM, per batch, rows as (k, m) bytes (`joins.steps.records` is their specification):
+      in the JVM, per batch, rows as (k, m) bytes (`joins.runtime.records` is their specification):
        Kafka source → Router (Source, Envelope, Fit, Node) → KeyedJoin → Assemble → finish, in Spark's SQL
          → ChangeDetector → Combine → Aggregate → finish, if rows are grouped
        Kafka source → Timed (Envelope, Watermark), twice → Spark's join → on, if a query joins by time
        └ engine/spark_query ◀══ py4j callback ══ foreachBatch(handle of the rows, batch number), on the driver
            timestamp bound ── stores/hbase_sink ── stores/hbase_table
            one Spark action: mapInArrow ══ Arrow batches of (k, m) to Python workers ══▶ stores/hbase_sink
-             └ steps/records                (k, m) → RowPut, RowGone, RefusedRecord, TruncationPoint
-             └ steps/sink                   → puts, deletes, dead letters
+             └ runtime/records              (k, m) → RowPut, RowGone, RefusedRecord, TruncationPoint
+             └ runtime/sink                 → puts, deletes, dead letters
              └ stores/hbase_table           written under the batch's timestamp
            ◀══ one report per partition, JSON in a binary column: counts and floors
-           barriers ── steps/cuts ── stores/hbase_sink; then Spark commits offsets and state
+           barriers ── runtime/cuts ── stores/hbase_sink; then Spark commits offsets and state
 
 3. HBase → Solr
 

@@ -31,8 +31,8 @@ from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from indexer.solr.solr_http import reading_session
-from joins.steps.records import Record, RowGone, RowPut
-from joins.steps.sink import barriers, next_timestamp, writes_of
+from joins.runtime.records import Record, RowGone, RowPut
+from joins.runtime.sink import barriers, next_timestamp, writes_of
 from joins.stores.hbase_table import HBaseConnection, JoinedTable, write_rows
 from tailorbird.cli.change.cli_apply import provision
 from tailorbird.provision.hbase_admin import HBaseAdmin

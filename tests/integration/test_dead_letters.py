@@ -11,8 +11,8 @@ import pytest
 
 from cdc.model.naming import dead_letter_topic
 from cdc.process.file_topology import load_topology
-from joins.steps.records import RefusedRecord
-from joins.steps.sink import dead_letter
+from joins.runtime.records import RefusedRecord
+from joins.runtime.sink import dead_letter
 from joins.stores.kafka_log import resolve_dead_letters, send_dead_letters
 from tailorbird.operate.status.dead_letters import DeadLetterList
 from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader, dead_letters_watched

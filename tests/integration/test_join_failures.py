@@ -15,7 +15,7 @@ import pytest
 
 from cdc.model.naming import layouts_table
 from joins.cluster.file_submit import cluster_command
-from joins.steps.cuts import merged
+from joins.runtime.cuts import merged
 from joins.stores.hbase_table import JoinedTable
 from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.proc_stack import Stack

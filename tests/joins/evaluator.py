@@ -22,7 +22,7 @@ from cdc.stored.values import datetime_of
 from joins.oracle.duckdb_types import duckdb_type, native
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish
-from joins.steps.records import Values
+from joins.runtime.records import Values
 
 _TRY: dict[str, type[exp.Binary]] = {"TRY_MOD": exp.Mod}
 _SAFE: dict[type[exp.Expr], type[exp.Binary]] = {

@@ -28,8 +28,8 @@ from cdc.topology.topology import Topology
 from joins.oracle.oracle import Rows, tables_after
 from joins.oracle.sql_oracle import Answer, Oracle
 from joins.query.plan import Plan
+from joins.runtime.records import Message
 from joins.select.compiler import compile_plan
-from joins.steps.records import Message
 from tests.joins.altering import WORDS, altered_columns, altered_row, flat, shown, versions
 from tests.joins.quick import QuickOracle, database, evaluator, functions
 from tests.joins.simulation import Logged, Simulation

@@ -21,7 +21,7 @@ from joins.evaluate.unknown import UnknownValue
 from joins.query.nodes import Expression, Node
 from joins.query.plan import Finish, Plan
 from joins.query.value_types import duration_of, family
-from joins.steps.records import Values
+from joins.runtime.records import Values
 from tailorbird.verify.mysql_tables import SourceTable
 from tests.joins import meanings
 from tests.joins.joincase import Case, events_of, log_of, table_id

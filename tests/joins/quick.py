@@ -18,7 +18,7 @@ from joins.oracle.duckdb_types import duckdb_type
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_functions import Functions
 from joins.oracle.sql_oracle import Oracle
-from joins.steps.records import Values
+from joins.runtime.records import Values
 from tests.joins.evaluator import Evaluator, canonical, translated
 
 _NUMBER = LogicalType(kind="int32")

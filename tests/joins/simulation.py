@@ -16,13 +16,7 @@ from cdc.stored.cells import RowCodec
 from joins.query.group import Grouping
 from joins.query.nodes import Expression, Node, Pair
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
-from joins.steps.aggregate import GroupState, aggregate_step
-from joins.steps.by_time import TimedRow, TimedRows, Watermark, fault_of, met, sides_of
-from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, receivers_of, whole
-from joins.steps.contributions import combined
-from joins.steps.envelope import as_text
-from joins.steps.pairs import PairState, pairs_step
-from joins.steps.records import (
+from joins.runtime.records import (
     DIM_GONE,
     DIM_PUT,
     REFUSED,
@@ -35,6 +29,7 @@ from joins.steps.records import (
     RefusedRecord,
     TruncationPoint,
     Values,
+    as_text,
     dump,
     load,
     payload,
@@ -45,8 +40,13 @@ from joins.steps.records import (
     ts_of,
     values_of,
 )
+from joins.runtime.sink import Cells, next_timestamp, writes_of
+from joins.steps.aggregate import GroupState, aggregate_step
+from joins.steps.by_time import TimedRow, TimedRows, Watermark, fault_of, met, sides_of
+from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, receivers_of, whole
+from joins.steps.contributions import combined
+from joins.steps.pairs import PairState, pairs_step
 from joins.steps.route import Changed, LogReader, Router, SafeOffsets, Truncated, latest_message, place_reported
-from joins.steps.sink import Cells, next_timestamp, writes_of
 from joins.steps.state import (
     JoinState,
     LatestState,

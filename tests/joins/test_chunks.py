@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cdc.stored.cells import barrier_key
-from joins.steps.chunks import folded, stale_keys, whole_rows
-from joins.steps.records import ROW_GONE, ROW_PUT, Message, RefusedRecord
+from joins.runtime.chunks import folded, stale_keys, whole_rows
+from joins.runtime.records import ROW_GONE, ROW_PUT, Message, RefusedRecord
 from joins.stores.hbase_table import HBaseConnection, JoinedTable
 
 

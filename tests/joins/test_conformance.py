@@ -32,7 +32,7 @@ from joins.inspection.spark_entries import entries
 from joins.kernel.program import WEEK_MS, program_of
 from joins.query.nodes import Node, Pair
 from joins.query.plan import Plan
-from joins.steps.records import REFUSED, ROW_GONE, ROW_PUT, SINK, TRUNCATION_POINT, Message, load, trace_of, values_of
+from joins.runtime.records import REFUSED, ROW_GONE, ROW_PUT, SINK, TRUNCATION_POINT, Message, load, trace_of, values_of
 from tests.integration.conftest import servers
 from tests.joins.evaluator import Evaluator
 from tests.joins.groupplans import group_plans

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from joins.steps.cuts import Cuts, Lag, covers, read_position
+from joins.runtime.cuts import Cuts, Lag, covers, read_position
 
 TOPICS = frozenset({"t.s.d.a", "t.s.d.b"})
 

@@ -17,9 +17,9 @@ from cdc.model.types import NOT_FINITE, Canonical, Kind, LogicalType
 from joins.kernel import proc_kernel
 from joins.query.group import Bag
 from joins.query.value_types import time_of
+from joins.runtime.records import text_of
 from joins.steps.exact import double_text
 from joins.steps.ordered import order_of
-from joins.steps.records import text_of
 from tests.joins.test_kernel_build import STEPS
 
 pytestmark = pytest.mark.long

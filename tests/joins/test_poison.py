@@ -18,8 +18,7 @@ from joins.engine.spark_kernel import _step, with_conditions
 from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
 from joins.query.plan import Plan
-from joins.steps.envelope import read_envelope
-from joins.steps.records import (
+from joins.runtime.records import (
     GONE,
     REFUSED,
     Message,
@@ -30,6 +29,7 @@ from joins.steps.records import (
     unpack,
     values_of,
 )
+from joins.steps.envelope import read_envelope
 from joins.steps.route import Changed, LogReader, Router, Truncated, latest_message
 from tests.cdc.test_envelopes import GOLDEN
 from tests.joins.joincase import Case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from joins.engine.progress import Operator, progress_of
-from joins.steps.cuts import Cuts, Lag, SourcePosition
+from joins.runtime.cuts import Cuts, Lag, SourcePosition
 
 REPORT = {
     "batchId": 7,

@@ -20,7 +20,7 @@ from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, measured_rate
 from joins.engine.proc_worker import settle
-from joins.steps.records import (
+from joins.runtime.records import (
     ROW_GONE,
     ROW_PUT,
     Message,
@@ -34,7 +34,7 @@ from joins.steps.records import (
     record_of,
     text_of,
 )
-from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
+from joins.runtime.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
 from joins.stores import hbase_sink, kafka_sink
 from joins.stores.hbase_table import connection
 from joins.stores.kafka_table import upserts

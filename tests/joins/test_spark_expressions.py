@@ -16,7 +16,7 @@ from joins.engine.spark_expressions import finish, predicate
 from joins.engine.spark_session import close_session, open_session
 from joins.oracle.duckdb_types import native
 from joins.query.value_types import spark_type
-from joins.steps.records import (
+from joins.runtime.records import (
     REFUSED,
     ROW_GONE,
     ROW_PUT,

@@ -21,7 +21,7 @@ from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_oracle import Oracle
-from joins.steps.records import ROW_GONE, ROW_PUT, SINK, load, values_of
+from joins.runtime.records import ROW_GONE, ROW_PUT, SINK, load, values_of
 from tests.joins.joincase import Case, table_id
 from tests.joins.shapes import GROUPED, SHAPES, Shape, changes_of
 

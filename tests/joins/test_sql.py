@@ -13,10 +13,10 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from joins.kernel.program import program_of
 from joins.query.plan import Plan
+from joins.runtime.records import Values
 from joins.select.compiler import compile_plan
 from joins.select.parser import check_query, parse_query, tables_of
 from joins.select.sql import Select
-from joins.steps.records import Values
 from tests.joins.evaluator import Evaluator
 
 HEAD = """name: shape

@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import UsageError
-from joins.steps.chunks import stale_keys
+from joins.runtime.chunks import stale_keys
 from joins.stores.kafka_table import UpsertTopic, check_own, produce, written_by
 
 OURS, OTHERS = [("run", b"7f3a")], [("trace", b"x")]

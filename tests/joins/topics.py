@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from joins.query.plan import Plan
-from joins.steps.records import Message
+from joins.runtime.records import Message
 from joins.steps.truncation import Past
 from joins.stores import compaction
 from joins.stores.compaction import PartitionNow, Reading

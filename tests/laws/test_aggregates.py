@@ -25,11 +25,7 @@ from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Bag, Grouping, Result, Total
 from joins.query.plan import SINK
 from joins.query.value_types import FLOAT64, INT64
-from joins.steps.aggregate import GroupState, aggregate_step
-from joins.steps.change_detector import Transition
-from joins.steps.contributions import combined
-from joins.steps.exact import double_text
-from joins.steps.records import (
+from joins.runtime.records import (
     DIM_GONE,
     DIM_PUT,
     REFUSED,
@@ -41,6 +37,10 @@ from joins.steps.records import (
     values_text,
     with_part,
 )
+from joins.steps.aggregate import GroupState, aggregate_step
+from joins.steps.change_detector import Transition
+from joins.steps.contributions import combined
+from joins.steps.exact import double_text
 
 DECIMAL = LogicalType(kind="decimal", precision=6, scale=2)
 MEAN = LogicalType(kind="decimal", precision=12, scale=6)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from joins.steps.sink import next_timestamp
+from joins.runtime.sink import next_timestamp
 from joins.stores import timestamps
 from joins.stores.timestamps import BatchTimestamps
 

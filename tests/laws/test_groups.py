@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cdc.model.errors import Fatal, TopologyError
+from joins.runtime.records import Message
 from joins.steps.change_detector import Picks, Transition, change_detector_step
-from joins.steps.records import Message
 from tests.joins import simulation
 from tests.joins.aggrandom import random_aggregate
 from tests.joins.alive import run_alive

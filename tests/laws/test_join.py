@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from joins.query.plan import KeyedJoin
-from joins.steps.records import PUT, Message
+from joins.runtime.records import PUT, Message
 from joins.steps.state import JoinState, lookup_step
 from tests.joins import simulation as simulation_module
 from tests.joins.alterrandom import random_altered_case

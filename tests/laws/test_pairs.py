@@ -12,8 +12,8 @@ import pytest
 from cdc.model.errors import Fatal
 from joins.query.nodes import Derived, Node, Pair
 from joins.query.value_types import INT64
+from joins.runtime.records import DIM_GONE, DIM_PUT, Message, text_of, values_text
 from joins.steps.pairs import PairState, Side, pairs_step, reported
-from joins.steps.records import DIM_GONE, DIM_PUT, Message, text_of, values_text
 from tests.joins import simulation as simulation_module
 from tests.joins.joincase import Case, run_case
 from tests.joins.pairrandom import random_pair_case

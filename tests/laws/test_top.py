@@ -9,8 +9,8 @@ from cdc.model.types import Canonical
 from joins.query.group import Bag, Grouping, Top
 from joins.query.plan import SINK
 from joins.query.value_types import INT64
+from joins.runtime.records import ROW_GONE, ROW_PUT, values_of, values_of_text
 from joins.steps.change_detector import Transition
-from joins.steps.records import ROW_GONE, ROW_PUT, values_of, values_of_text
 from tests.laws.test_aggregates import States, contributed, report
 
 ROWS = 500

@@ -1,7 +1,7 @@
 """A wait ends correctly whatever capture does: rows re-read or held back, a source that is reset.
 
 The test models everything around the real parts: goals (`tailorbird.operate.wait.goal`), and the positions that a batch
-may claim (`joins.steps.cuts`). Transactions of a source write rows, some of them of tables that are not captured. The
+may claim (`joins.runtime.cuts`). Transactions of a source write rows, some of them of tables that are not captured. The
 capture publishes them into two partitions, several at a time, re-reads rows, is reset and publishes again (to marks at
 which nothing was re-read). Batches end in the middle of its transactions. Barriers contain what `Cuts` returns, and
 several waits, each begun at any moment, read them.
@@ -17,7 +17,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from cdc.model.event import Position
-from joins.steps.cuts import Cuts, SourcePosition
+from joins.runtime.cuts import Cuts, SourcePosition
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.wait.goal import Goal, logged, shows
 

@@ -11,7 +11,7 @@ import sys
 
 from joins.__main__ import main
 from joins.engine.spark_query import BatchSink
-from joins.steps.sink import Report
+from joins.runtime.sink import Report
 
 
 def dying_at(wanted: int) -> None:

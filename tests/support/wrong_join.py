@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from joins.__main__ import main
-from joins.steps.records import Message, Record, RowPut
+from joins.runtime.records import Message, Record, RowPut
 from joins.stores import hbase_sink
 from joins.stores.hbase_sink import fitted
 

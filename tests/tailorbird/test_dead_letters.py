@@ -20,8 +20,8 @@ from indexer.index.processor import DeadLetter
 from ingest.events.log_events import RefusedImage
 from ingest.events.quarantine_state import QuarantinedTable
 from ingest.records.records import Recorder
-from joins.steps.records import RefusedRecord
-from joins.steps.sink import dead_letter
+from joins.runtime.records import RefusedRecord
+from joins.runtime.sink import dead_letter
 from tailorbird.cli import cli_status
 from tailorbird.cli.app import app
 from tailorbird.operate.probes import kafka_probe
@@ -70,7 +70,7 @@ def capture_dead_letter(number: int, pos: int = 4, **more: Any) -> tuple[bytes, 
 
 
 def join_dead_letter(offset: int, value: bytes = b"garbage", key: bytes = b'{"id":7}') -> tuple[bytes, bytes]:
-    """Return a record as a join's sink writes it (`joins.steps.sink`)."""
+    """Return a record as a join's sink writes it (`joins.runtime.sink`)."""
     refused = RefusedRecord(
         "t.s.d.orders", 2, offset, "not an envelope", base64.b64encode(key).decode(), base64.b64encode(value).decode()
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cdc.model.errors import Fatal, UsageError
-from joins.steps.sink import Refusals
+from joins.runtime.sink import Refusals
 
 FORMAT = 1
 _RECORD = "query.json"

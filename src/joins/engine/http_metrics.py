@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from cdc.process.http_operation import serve_operation
 from cdc.process.verdict import HealthTracker
 from joins.engine.progress import BatchProgress
-from joins.steps.cuts import Lag, Positions
-from joins.steps.sink import Report
+from joins.runtime.cuts import Lag, Positions
+from joins.runtime.sink import Report
 
 
 class JoinMetrics:

@@ -20,8 +20,8 @@ from joins.engine.spark_expressions import text_at
 from joins.kernel.program import FragmentProgram
 from joins.query.nodes import Interval
 from joins.query.plan import SINK, Fragment, Plan
+from joins.runtime.records import DIM_PUT, ROW_PUT
 from joins.steps.by_time import TimedSide, sides_of
-from joins.steps.records import DIM_PUT, ROW_PUT
 
 # Steps after a join by time fold by id and ignore the watermark, so no row is late for them.
 CHECKS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"

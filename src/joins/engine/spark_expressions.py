@@ -15,9 +15,9 @@ from joins.query.expressions import escaped
 from joins.query.nodes import Expression
 from joins.query.plan import SINK, Finish, Fragment
 from joins.query.value_types import family, spark_type
-from joins.steps.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
+from joins.runtime.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 
-# parts of a message `m` (`joins.steps.records`): at an outlet it has no r; a whole row's time and trace precede its
+# parts of a message `m` (`joins.runtime.records`): at an outlet it has no r; a whole row's time and trace precede its
 # values
 _VERSION, _PAYLOAD = "substring(m, 2, 8)", "substring(m, 14)"
 _BASE64 = f"replace(base64({_PAYLOAD}), '\\r\\n', '')"  # Spark may break it into lines

@@ -30,8 +30,8 @@ from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_state import stores
 from joins.kernel.program import SafeOffsets, program_of
 from joins.query.plan import Plan
-from joins.steps.cuts import Cuts, Lag, Offsets, Positions, covers, merged
-from joins.steps.sink import Report
+from joins.runtime.cuts import Cuts, Lag, Offsets, Positions, covers, merged
+from joins.runtime.sink import Report
 from joins.stores.kafka_cut_positions import PositionsLog
 from joins.stores.proc_retry import patiently, report_waiting
 from joins.stores.sink_interfaces import Clock, Cut, Run, Target, Writer

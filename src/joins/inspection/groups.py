@@ -11,8 +11,8 @@ from cdc.model.types import Canonical, LogicalType
 from joins.inspection.packed import Packed
 from joins.query.aggregate_functions import BY_NAME, Keeps
 from joins.query.group import Grouping, Result
+from joins.runtime.records import Values
 from joins.steps.exact import summed
-from joins.steps.records import Values
 
 _EXACT = Context(prec=4000)
 

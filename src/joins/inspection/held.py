@@ -11,8 +11,8 @@ from joins.inspection.packed import Packed
 from joins.query.group import Grouping
 from joins.query.nodes import Pair
 from joins.query.plan import KeyedJoin, Plan, Step
+from joins.runtime.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
 from joins.steps.change_detector import receivers_of
-from joins.steps.records import SINK, Values, split_part, ts_of, unpack, values_of, values_of_text
 
 _APART = b"\xff"
 Entry = tuple[str, bytes, bytes | None, bytes]  # variable, k, the key within it (of a map), value

@@ -10,7 +10,7 @@ import scala.Tuple2;
 /**
  * A message between steps: (k, m), m opaque to Spark: op (1 byte), version (8, big-endian), length of the row's id
  * (4), that id, payload. A payload is ts_ms (8), the trace (a zero byte, a count, entries of 8) and the values as the
- * inside of a JSON array, empty for an absent row. `joins.steps.records` documents each op and writes the same bytes
+ * inside of a JSON array, empty for an absent row. `joins.runtime.records` documents each op and writes the same bytes
  * (its v, r and p).
  * All sources use only what Janino 3.1 compiles: no lambdas, no diamonds, casts instead of some generics.
  */

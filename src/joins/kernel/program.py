@@ -18,8 +18,8 @@ from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Bag, Result
 from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, PlanSource
 from joins.query.plan import MULTI_JOIN, Assemble, Fragment, Plan
+from joins.runtime.records import text_of
 from joins.steps.by_time import TimedSide, sides_of
-from joins.steps.records import text_of
 
 SafeOffsets = Mapping[str, Mapping[int, int]]
 TruncationPoints = Mapping[str, Mapping[int, int]]

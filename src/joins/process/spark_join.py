@@ -27,9 +27,9 @@ from joins.process.state_checks import REBUILDS, check_state
 from joins.process.targets import target_of
 from joins.query.drift import drifts
 from joins.query.plan import Plan
+from joins.runtime.cuts import merged
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
-from joins.steps.cuts import merged
 from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
 from joins.stores.kafka_cut_positions import PositionsLog

@@ -394,5 +394,5 @@ def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
 
 
 def _text_of(values: Sequence[str | int | bool]) -> str:
-    """Return the id of a row with these key values, in the form that `joins.steps.records` writes."""
+    """Return the id of a row with these key values, in the form that `joins.runtime.records` writes."""
     return orjson.dumps(values).decode()[1:-1]

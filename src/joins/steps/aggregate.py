@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from cdc.model.errors import Fatal
 from cdc.stored.traces import count_entry
 from joins.query.group import Grouping, Result
+from joins.runtime.records import Message, RefusedRecord, payload_of, trace, traced
 from joins.steps.bags import Tuples
 from joins.steps.contributions import GroupChange
 from joins.steps.exact import added, zero
-from joins.steps.records import Message, RefusedRecord, payload_of, trace, traced
 from joins.steps.results import Contents, results_of
 from joins.steps.state import no_row, whole_row
 from joins.steps.top import first_rows

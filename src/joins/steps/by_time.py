@@ -18,10 +18,9 @@ from typing import NamedTuple
 from cdc.stored.values import datetime_of
 from joins.query.nodes import Interval, Node, PlanSource
 from joins.query.plan import Fragment
-from joins.steps.records import DIM_PUT, ROW_PUT, SINK, Message, Values, joined, payload, text_of
+from joins.runtime.records import DIM_PUT, LATE, ROW_PUT, SINK, Message, Values, joined, payload, text_of
 from joins.steps.route import Changed, Truncated
 
-LATE = "late: "  # prefix of the reason of a row that arrives after the watermark
 _APPEND_ONLY = "of an append-only table"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -30,7 +29,7 @@ class TimedRow(NamedTuple):
     """A row that is not late. `time` is in microseconds. `key` is None if it matches nothing: only its time counts
     then.
 
-    `name` is the id of the row, `payload` its values (`joins.steps.records`)."""
+    `name` is the id of the row, `payload` its values (`joins.runtime.records`)."""
 
     time: int
     key: bytes | None

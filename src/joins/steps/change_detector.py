@@ -13,9 +13,7 @@ import orjson
 from joins.query.group import Grouping
 from joins.query.nodes import Derived, Node, Pair
 from joins.query.plan import Fragment
-from joins.steps.exact import double_text
-from joins.steps.pairs import Side, reported
-from joins.steps.records import (
+from joins.runtime.records import (
     DIM_PUT,
     ROW_PUT,
     Message,
@@ -27,6 +25,8 @@ from joins.steps.records import (
     values_text,
     with_part,
 )
+from joins.steps.exact import double_text
+from joins.steps.pairs import Side, reported
 from joins.steps.route import Read, messages_of
 
 Picks = Callable[[bytes], bytes]

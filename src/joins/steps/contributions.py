@@ -12,9 +12,9 @@ import orjson
 
 from cdc.model.types import Canonical
 from joins.query.group import Grouping
+from joins.runtime.records import PARTIAL, Message, Values, split_part, values_of_text
 from joins.steps.change_detector import Transition
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
-from joins.steps.records import PARTIAL, Message, Values, split_part, values_of_text
 
 MOST = 100_000  # groups and tuples that are held at once
 

@@ -5,7 +5,6 @@ ValueError. `kernel/log/Envelope.java` accepts and refuses the same records."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import orjson
 
 from joins.query.convert import Unfit, fit_of
 from joins.query.nodes import PlanSource
-from joins.steps.records import Values
+from joins.runtime.records import Values
 
 _DEEPEST = 64  # levels of nesting; Tailorbird's envelopes have four
 _MOST = 2**62  # of a sequence: `latest` doubles it
@@ -174,8 +173,3 @@ class Columns:
                 values.append(None)
                 self._whole = False
         return values
-
-
-def as_text(stored: bytes | None) -> str | None:
-    """Return bytes as a dead letter carries them."""
-    return None if stored is None else base64.b64encode(stored).decode()

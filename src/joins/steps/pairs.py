@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cdc.model.errors import Fatal
 from joins.query.nodes import Node, Pair
-from joins.steps.records import (
+from joins.runtime.records import (
     GONE,
     NEW,
     PUT,

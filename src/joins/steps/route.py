@@ -11,8 +11,7 @@ from typing import NamedTuple
 from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from joins.query.nodes import Expression, Node, PlanSource
 from joins.query.plan import Fragment, Plan
-from joins.steps.envelope import Columns, as_text, read_envelope
-from joins.steps.records import (
+from joins.runtime.records import (
     DIM_GONE,
     DIM_PUT,
     GONE,
@@ -27,12 +26,14 @@ from joins.steps.records import (
     Message,
     RefusedRecord,
     Values,
+    as_text,
     key_text,
     payload,
     seen,
     text_of,
     trace_of,
 )
+from joins.steps.envelope import Columns, read_envelope
 
 # End offsets per topic and partition, noted when the query started.
 SafeOffsets = Mapping[str, Mapping[int, int]]

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from joins.query.plan import Assemble, KeyedJoin
-from joins.steps.records import (
+from joins.runtime.records import (
     DIM_GONE,
     DIM_PUT,
     GONE,

@@ -9,8 +9,8 @@ import orjson
 
 from cdc.model.types import Canonical
 from joins.query.group import Top
+from joins.runtime.records import values_of_text
 from joins.steps.bags import Tuples
-from joins.steps.records import values_of_text
 
 
 def first_rows(top: Top, key: bytes, tuples: Tuples) -> dict[bytes, bytes]:

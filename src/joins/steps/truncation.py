@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from cdc.stored.traces import NOWHERE
-from joins.steps.records import Values, text_of
+from joins.runtime.records import Values, text_of
 from joins.steps.route import Changed, LogReader, Truncated
 
 Past = tuple[int, bytes | None, bytes | None]  # offset, key and value of a record

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import orjson
 import pyarrow as pa
 
-from joins.steps.records import Message, load
-from joins.steps.sink import Report
+from joins.runtime.records import Message, load
+from joins.runtime.sink import Report
 
 
 def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Message]]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from joins.steps.cuts import Offsets
+from joins.runtime.cuts import Offsets
 
 # A query is refused this long before an unread record may be compacted. The margin is several times the interval
 # between two checks, so that no record is read that was compacted since the last check.

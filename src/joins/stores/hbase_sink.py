@@ -17,10 +17,10 @@ from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
 from joins.query.plan import Plan
-from joins.steps.chunks import folded
-from joins.steps.cuts import Positions
-from joins.steps.records import ROW_PUT, Message, Record, RowPut, record_of, trace_of, ts_of, values_of
-from joins.steps.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
+from joins.runtime.chunks import folded
+from joins.runtime.cuts import Positions
+from joins.runtime.records import ROW_PUT, Message, Record, RowPut, record_of, trace_of, ts_of, values_of
+from joins.runtime.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows

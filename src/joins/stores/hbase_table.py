@@ -32,8 +32,8 @@ from cdc.stored.layout import (
 )
 from cdc.stored.layout import timestamp_row as timestamp_row_of
 from cdc.topology.topology import SchemaChangeBehavior, Table, Topology
-from joins.steps.cuts import Positions
-from joins.steps.sink import Cells
+from joins.runtime.cuts import Positions
+from joins.runtime.sink import Cells
 from joins.stores.evolution import evolved
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, UsageError
-from joins.steps.cuts import Offsets
+from joins.runtime.cuts import Offsets
 from joins.stores.compaction import (
     Now,
     PartitionNow,

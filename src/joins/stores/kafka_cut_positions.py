@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Fatal, Retriable
 from cdc.model.naming import positions_topic
-from joins.steps.cuts import Positions, SourcePosition, read_position
+from joins.runtime.cuts import Positions, SourcePosition, read_position
 
 _TIMEOUT = 10.0
 

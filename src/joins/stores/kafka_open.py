@@ -19,8 +19,8 @@ from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import KEY, STAGE, place_of
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic
-from joins.steps.envelope import as_text
-from joins.steps.sink import OpenRow, settlement
+from joins.runtime.records import as_text
+from joins.runtime.sink import OpenRow, settlement
 from joins.stores.kafka_log import consumer_of, send_dead_letters
 
 _AT_A_TIME = 2000

@@ -14,9 +14,9 @@ from cdc.model.naming import dead_letter_topic
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
 from joins.query.plan import Plan
-from joins.steps.chunks import folded, whole_rows
-from joins.steps.cuts import Positions
-from joins.steps.sink import OpenRow, Report, dead_letter, late_among, plain, settlements
+from joins.runtime.chunks import folded, whole_rows
+from joins.runtime.cuts import Positions
+from joins.runtime.sink import OpenRow, Report, dead_letter, late_among, plain, settlements
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords

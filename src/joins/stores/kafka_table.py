@@ -18,8 +18,8 @@ from confluent_kafka.cimpl import NewTopic
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, UsageError
 from cdc.stored.layout import Layout
-from joins.steps.chunks import stale_keys
-from joins.steps.records import ROW_GONE, ROW_PUT, Message, RefusedRecord, TruncationPoint, record_of, values_of_text
+from joins.runtime.chunks import stale_keys
+from joins.runtime.records import ROW_GONE, ROW_PUT, Message, RefusedRecord, TruncationPoint, record_of, values_of_text
 
 _TIMEOUT = 30.0
 _RUN = "run"

@@ -11,11 +11,11 @@ import pyarrow as pa
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
 from joins.query.plan import Plan
-from joins.steps.cuts import Offsets, Positions
+from joins.runtime.cuts import Offsets, Positions
 
 Clock = Callable[[], int]
 # The function that each partition of a batch runs: it takes messages (binary k, m), writes everything, and returns one
-# report (`joins.steps.sink.Report` as JSON, in the column `report`).
+# report (`joins.runtime.sink.Report` as JSON, in the column `report`).
 Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 

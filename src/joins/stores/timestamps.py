@@ -7,7 +7,7 @@ rule also holds after a crash of the driver, because the timestamp is stored."""
 
 from __future__ import annotations
 
-from joins.steps.sink import next_timestamp
+from joins.runtime.sink import next_timestamp
 
 
 class BatchTimestamps:

@@ -17,6 +17,7 @@ State that was stored before traces existed has none. Traces and times do not co
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -42,6 +43,7 @@ NEW = 10  # PUT of a row that did not exist before
 SURE = 11  # PUT of a row that may already be visible although no message said so
 LOST = 12  # GONE of such a row
 PARTIAL = 13  # changes of group k that one partition summed (`joins.steps.contributions`); v, r = ts_ms and trace
+LATE = "late: "  # prefix of the reason of a row that arrives after the watermark
 
 SINK = 0xFF
 MULTI_JOIN = 0x80
@@ -252,3 +254,8 @@ def key_text(values: Values, row: bytes) -> bytes:
 def null_key(k: bytes) -> bool:
     """Return whether the key `k` of a lookup join's message contains NULL."""
     return k[1:2] == _NULL
+
+
+def as_text(stored: bytes | None) -> str | None:
+    """Return bytes as a dead letter carries them."""
+    return None if stored is None else base64.b64encode(stored).decode()

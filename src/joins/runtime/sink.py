@@ -15,9 +15,9 @@ import orjson
 
 from cdc.model.dead_letter_end import KEY, settled_row
 from cdc.stored.cells import Barrier, RowCodec
-from joins.steps.by_time import LATE
-from joins.steps.cuts import Offsets, Positions
-from joins.steps.records import (
+from joins.runtime.cuts import Offsets, Positions
+from joins.runtime.records import (
+    LATE,
     ROW_GONE,
     ROW_PUT,
     Message,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 
-from joins.steps.records import ROW_GONE, ROW_PUT, Message
+from joins.runtime.records import ROW_GONE, ROW_PUT, Message
 
 _ROWS = 10_000
 _FOLDED = 50_000
