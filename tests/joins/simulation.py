@@ -60,7 +60,7 @@ from joins.steps.truncation import MOST, Past, repaired
 
 
 class Evaluates(Protocol):
-    """Evaluates the expressions of a plan (implemented by `joins.oracle.sql_evaluate`)."""
+    """Evaluates the expressions of a plan (implemented by `tests.joins.evaluator`)."""
 
     def holds(self, condition: Expression, node: Node, rows: Sequence[Values]) -> Sequence[bool]:
         """Return for each row of a node whether it satisfies the filter."""
