@@ -13,8 +13,10 @@ from cdc.model.event import ChangeEvent
 from cdc.model.schema import TableId
 from ingest.changes.feed_interfaces import ChangeTables, ahead
 from ingest.changes.merging import Offsets
-from ingest.maxscale.delivery import Gate
+from ingest.maxscale.conversation import Form
+from ingest.maxscale.delivery import FORMS, Gate, Piece
 
+_NO_TRANSACTION = TransactionNumber(0, 0, 0)
 _VERSION = re.compile(r"(.+)\.(\d+)")
 
 
@@ -69,6 +71,15 @@ def begin_of(log: ChangeTables, table: TableId, gate: Gate) -> Offsets:
             starts[change.partition] = min(starts[change.partition], change.offset)
         return starts
     raise NoData(f"ERR NO-GTID GTID '{gate.since}' not found.\n")
+
+
+def columns_alone(log: ChangeTables, found: TableRequest, form: Form, gate: Gate, at: Piece) -> Piece:
+    """Return the newest columns of a table, for a client that has read to the end of the log without receiving a row.
+
+    MaxScale sends them before it searches the first row, also if there will be none, as after a GTID of another domain.
+    """
+    schema = log.schemas(found.table).found[-1][1]
+    return at._replace(data=FORMS[form](schema).header(gate.since or _NO_TRANSACTION), version=schema.version)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ State = Literal["authenticating", "registering", "requesting"]
 LONGEST = 64 * 1024  # maximum bytes of one request
 _DIGEST = 20
 _HEX = re.compile(rb"[0-9a-fA-F]*")
+_EXAMPLES = b"REGISTER UUID=x,TYPE=JSON", b"REGISTER UUID=x,TYPE=AVRO"
 _REGISTER = re.compile(rb"REGISTER\s+UUID=([^,\s]{1,256})\s*,\s*TYPE=(JSON|AVRO)", re.IGNORECASE)
 
 
@@ -74,8 +75,8 @@ class InvalidRequest:
 
 
 Request = LoginRequest | RegistrationRequest | DataRequest | TransactionRequest | CloseRequest | InvalidRequest
-_FAILED = "ERROR: Authentication failed\n"
-_UNREGISTERED = "ERR, code 12, msg: Registration failed\n"
+FAILED = "ERROR: Authentication failed\n"
+UNREGISTERED = "ERR, code 12, msg: Registration failed\n"
 
 
 class Conversation:
@@ -119,9 +120,9 @@ class Conversation:
             try:
                 return LoginRequest(user.decode(), digest)
             except UnicodeDecodeError as error:
-                raise ProtocolFault("the user's name is not UTF-8", _FAILED) from error
+                raise ProtocolFault("the user's name is not UTF-8", FAILED) from error
         if len(digits) < len(self._waiting) or len(digits) > 1024:
-            raise ProtocolFault("no login", _FAILED)
+            raise ProtocolFault("no login", FAILED)
         return None
 
     def _registration(self) -> Request | None:
@@ -133,11 +134,8 @@ class Conversation:
         if text[:5].upper() == b"CLOSE":
             self._waiting = b""
             return CloseRequest()
-        begun = b"REGISTER"
-        if text[: len(begun)].upper() != begun[: len(text)] or b"\n" in text.rstrip(b"\r\n") or len(text) > 512:
-            raise ProtocolFault("no registration", _UNREGISTERED)
-        if text.endswith(b"\n"):
-            raise ProtocolFault("no registration", _UNREGISTERED)
+        if b"\n" in text or len(text) > 512 or not _may_become_registration(text):
+            raise ProtocolFault("no registration", UNREGISTERED)
         return None
 
     def _request(self) -> Request | None:
@@ -157,6 +155,11 @@ _READERS: Mapping[State, Callable[[Conversation], Request | None]] = {
     "registering": Conversation._registration,
     "requesting": Conversation._request,
 }
+
+
+def _may_become_registration(text: bytes) -> bool:
+    """Return whether the begin of a registration can be completed: by the rest of an example."""
+    return any(_REGISTER.match(text + whole[at:]) for whole in _EXAMPLES for at in range(len(whole)))
 
 
 def _request(line: bytes) -> Request:

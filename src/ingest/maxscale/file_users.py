@@ -18,17 +18,19 @@ def users_file(topology: str) -> Path:
 
 
 class UsersFile:
-    """Users and password hashes in a file, in the format of MaxScale's own file."""
+    """Users and password hashes in a file, in the format of MaxScale's own file.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    While the file does not exist, the users are those of `otherwise`.
+    """
+
+    def __init__(self, path: Path, otherwise: Mapping[str, bytes] | None = None) -> None:
+        self.path, self._otherwise = path, dict(otherwise or {})
         self._seen: tuple[int, int, int] | None = None
         self._users: Mapping[str, bytes] = {}
         self._lock = threading.Lock()
 
     def users(self) -> Mapping[str, bytes]:
-        """Return the password hash by user; empty if the file does not exist. Raises UsageError if it cannot be
-        read."""
+        """Return the password hash by user. Raises UsageError if the file cannot be read."""
         with self._lock:
             try:
                 status = self.path.stat()
@@ -37,7 +39,7 @@ class UsersFile:
                     self._users = read_users(self.path.read_text(encoding="utf-8"), str(self.path))
                     self._seen = seen
             except FileNotFoundError:
-                self._users, self._seen = {}, None
+                self._users, self._seen = self._otherwise, None
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"{self.path}: {error}", "name a readable text file") from error
             return self._users

@@ -26,6 +26,7 @@ from ingest.maxscale.file_users import UsersFile, users_file
 from ingest.maxscale.tcp_batches import SharedReads
 from ingest.maxscale.tcp_server import CdcServer, ServerLimits
 from ingest.maxscale.tcp_tls import SSLContext, tls_context
+from ingest.maxscale.users import service_users
 
 _LONGEST_WAIT = 15.0
 
@@ -49,10 +50,14 @@ def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
         raise UsageError(f"{file} has no source {unknown[0]}", "--source " + " | ".join(topology.sources))
     host, port = _address(options.listen)
     tls = _tls(options, host)
-    users = UsersFile(options.users or users_file(topology.name))
+    served = [source for source in topology.sources.values() if not options.sources or source.name in options.sources]
+    users = UsersFile(options.users or users_file(topology.name), service_users(served))
     if not users.users():
         raise UsageError(f"{users.path}: no user", f"tailorbird maxscale-users add NAME {file}")
     log_lines("logfmt")
+    if not users.path.exists():
+        accounts = sorted(users.users())
+        structlog.get_logger().warning("no users file: accounts of the sources may log in", users=accounts)
     stop, standing = threading.Event(), HealthTracker()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

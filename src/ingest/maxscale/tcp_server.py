@@ -1,7 +1,7 @@
 """TCP server of MaxScale's CDC protocol. Each client is a task of one event loop, and cannot block the others.
 
 a client reads nothing          costs one piece (64 KiB, or one change) and the socket's buffer; the rest is read later
-it never authenticates          it is disconnected after ten seconds
+it never logs in or registers   it is disconnected after ten seconds, or thirty
 its login fails                 the next login of the user and address is delayed, twice as long each time
 it sends an invalid request     it receives an error, or is disconnected; at most 64 KiB are buffered
 """
@@ -23,8 +23,18 @@ from cdc.formats.maxscale import parse_number
 from cdc.model.errors import Retriable, TailorbirdError
 from ingest.changes.feed_interfaces import ahead
 from ingest.maxscale.backoff import BackOff
-from ingest.maxscale.catalogue import NoData, TableRequest, begin_of, find_table, last_transaction, transaction_of
+from ingest.maxscale.catalogue import (
+    NoData,
+    TableRequest,
+    begin_of,
+    columns_alone,
+    find_table,
+    last_transaction,
+    transaction_of,
+)
 from ingest.maxscale.conversation import (
+    FAILED,
+    UNREGISTERED,
     CloseRequest,
     Conversation,
     DataRequest,
@@ -51,10 +61,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Maximum number of connections, and seconds within which a client must log in."""
+    """Maximum number of connections, and seconds within which a client must log in, and then register."""
 
     clients: int = 2000
     login: float = 10.0
+    register: float = 30.0
 
 
 @dataclass(slots=True)
@@ -133,23 +144,25 @@ class _Client:
         self._form: Form = "JSON"
         self._stream: asyncio.Task[None] | None = None
         self._write_lock = asyncio.Lock()  # so that answers are written between two pieces
+        self._deadline: float | None = None  # of the login or the registration, while it is missing
         self.user = ""
 
     async def serve(self) -> None:
         """Serve requests until the client disconnects, or violates the protocol."""
-        deadline = time.monotonic() + self._server.limits.login
+        self._deadline = time.monotonic() + self._server.limits.login
         was_quiet = False  # an unfinished login or registration needs more bytes, even after a pause
         while True:
             settling = None if was_quiet or not self._conversation.waits else _QUIET
             data: bytes | None
             try:
-                if not self.user:
-                    settling = max(0.0, deadline - time.monotonic())
+                if self._deadline is not None:
+                    settling = max(0.0, self._deadline - time.monotonic())
                 async with asyncio.timeout(settling):
                     data = await self._reader.read(_WINDOW)
             except TimeoutError:
-                if not self.user:
-                    raise ProtocolFault("no login in time", "ERROR: Authentication failed\n") from None
+                if self._deadline is not None:
+                    why = ("no registration in time", UNREGISTERED) if self.user else ("no login in time", FAILED)
+                    raise ProtocolFault(*why) from None
                 data = None
             if data == b"":
                 return
@@ -163,13 +176,14 @@ class _Client:
         match request:
             case LoginRequest():
                 if not await self._server.admit(self._address, request):
-                    await self._say(b"ERROR: Authentication failed\n")
+                    await self._say(FAILED.encode())
                     return False
                 self.user = request.user
                 self._conversation.accepted()
+                self._deadline = time.monotonic() + self._server.limits.register
                 await self._say(b"OK\n")
             case RegistrationRequest():
-                self._form = request.form
+                self._form, self._deadline = request.form, None
                 _log.info("client registered", address=self._address, user=self.user, uuid=request.uuid)
                 await self._say(b"OK\n")
             case DataRequest():
@@ -238,6 +252,9 @@ class _Client:
                 seen = self._reads.log.released(found.table)
                 try:
                     if not ahead(at.next, seen):
+                        if at.version == UNLOGGED:
+                            at = await self._reads.ask(columns_alone, self._reads.log, found, self._form, gate, at)
+                            await self._took(at.data)
                         await self._reads.news(found.table, seen)
                         continue
                     shared = await self._reads.read(found.table, at.next)

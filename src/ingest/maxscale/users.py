@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cdc.model.errors import UsageError
+from cdc.topology.topology import Source
 
 _LINE = re.compile(r"([^:\s]+):\*?([0-9A-Fa-f]{40})")
 _NAME = re.compile(r"[^:\s\x00-\x1f]{1,128}")
@@ -49,6 +50,18 @@ def check_of(name: str, password: str) -> bytes:
     if not password:
         raise UsageError(f"{name}: the password is empty", "type one")
     return hashlib.sha1(hashlib.sha1(password.encode()).digest()).digest()
+
+
+def service_users(sources: Iterable[Source]) -> dict[str, bytes]:
+    """Return the accounts with which capture reads the sources: MaxScale's service users.
+
+    Sources without an account have none. A name with two passwords is left out.
+    """
+    checks: dict[str, set[bytes]] = {}
+    for source in sources:
+        if _NAME.fullmatch(source.username) and source.password:
+            checks.setdefault(source.username, set()).add(check_of(source.username, source.password))
+    return {name: next(iter(found)) for name, found in checks.items() if len(found) == 1}
 
 
 def is_right(users: Mapping[str, bytes], name: str, digest: bytes) -> bool:

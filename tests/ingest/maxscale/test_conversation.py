@@ -103,10 +103,27 @@ def test_queries_and_invalid_requests() -> None:
         ([b"ff3a" + b"00" * 20], "ERROR: Authentication failed\n"),
         ([LOGIN, b"REQUEST-DATA db.t\n"], "ERR, code 12, msg: Registration failed\n"),
         ([LOGIN, b"REGISTER UUID=x, TYPE=XML\n"], "ERR, code 12, msg: Registration failed\n"),
+        ([LOGIN, b"REGISTER UUID=x, TYPE=XML"], "ERR, code 12, msg: Registration failed\n"),
+        ([LOGIN, b"REGISTER UUID=x, TYPE=JS", b"X"], "ERR, code 12, msg: Registration failed\n"),
+        ([LOGIN, b"REGISTER UUID=x, FORM=JSON"], "ERR, code 12, msg: Registration failed\n"),
+        ([LOGIN, b"REGISTER ID=x"], "ERR, code 12, msg: Registration failed\n"),
         ([LOGIN, b"REGISTER UUID=" + b"x" * 600], "ERR, code 12, msg: Registration failed\n"),
         ([LOGIN, b"REGISTER UUID=x, TYPE=JSON", b"x" * (LONGEST + 1)], "ERR: Request too long\n"),
     ],
-    ids=["no login", "noise", "a user without end", "a name that is no text", "unregistered", "XML", "long", "1 MB"],
+    ids=[
+        "no login",
+        "noise",
+        "a user without end",
+        "a name that is no text",
+        "unregistered",
+        "XML",
+        "XML alone",
+        "XML in parts",
+        "no TYPE",
+        "no UUID",
+        "long",
+        "1 MB",
+    ],
 )
 def test_a_violation_of_the_protocol_ends_the_connection(said: list[bytes], answer: str) -> None:
     """No input is buffered without limit: each gets MaxScale's error."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import ssl
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cdc.model.errors import UsageError
+from cdc.process.file_topology import load_topology
 from ingest.fleet.identity import FleetIdentity
 from ingest.maxscale.file_users import UsersFile
 from ingest.maxscale.run_maxscale import CdcOptions, run
 from ingest.maxscale.tcp_tls import tls_context
+from ingest.maxscale.users import check_of, service_users
 from tailorbird.web.fleet.file_ca import init, issue
 from tests.support.cdc_served import served
 from tests.support.changes_made import MemoryChanges, SourceLog, schema_of, topology_text
@@ -47,15 +50,34 @@ def test_users_are_added_listed_and_removed(topology: str, tmp_path: Path, monke
     assert list(known.users()) == ["foobar"]
 
 
+def test_without_a_file_the_service_user_may_log_in(topology: str, tmp_path: Path) -> None:
+    """As in seed 003: the accounts of the served sources are valid while there is no `cdcusers` file."""
+    file = tmp_path / "cdcusers"
+    sources = load_topology(topology).sources
+    [source] = sources.values()
+    known = UsersFile(file, service_users(sources.values()))
+    assert known.users() == {source.username: check_of(source.username, source.password)}
+    known.write({"anna": check_of("anna", "x")})
+    assert list(known.users()) == ["anna"]
+    file.write_text("")
+    assert known.users() == {}
+    file.unlink()
+    assert list(known.users()) == [source.username]
+    # one name with two passwords is no account; sources without an account have none
+    other = replace(source, password="other")
+    assert service_users([source, other, replace(source, username="", password="")]) == {}
+
+
 def test_invalid_configurations_are_refused_at_start(topology: str, tmp_path: Path) -> None:
     """An unencrypted login, half a certificate, no users, an unknown source."""
-    users = tmp_path / "cdcusers"
+    users, empty = tmp_path / "cdcusers", tmp_path / "empty"
+    empty.touch()
     for options, said in [
         (CdcOptions(listen="0.0.0.0:4001", users=users), "without TLS"),
         (CdcOptions(listen="4001", users=users), "--listen 4001"),
         (CdcOptions(certificate=users, users=users), "needs certificate and key"),
         (CdcOptions(certificate=users, key=users, users=users), "cdcusers"),
-        (CdcOptions(users=users), "no user"),
+        (CdcOptions(users=empty), "no user"),
         (CdcOptions(users=users, sources=("x",)), "has no source x"),
     ]:
         with pytest.raises(UsageError, match=said):

@@ -119,7 +119,7 @@ def test_avro_has_one_container_per_version() -> None:
         assert second[1][0]["raw"] == b"\x00\xff"
 
 
-def containers(client: CdcClient, count: int) -> list[tuple[Row, list[Row]]]:
+def containers(client: CdcClient, count: int, *, empty: bool = False) -> list[tuple[Row, list[Row]]]:
     """Return schema and rows of so many containers, as soon as they arrive."""
     data = client.received
     while True:
@@ -127,7 +127,7 @@ def containers(client: CdcClient, count: int) -> list[tuple[Row, list[Row]]]:
         try:
             found = [fastavro.reader(io.BytesIO(part)) for part in parts]
             reported = [(one.writer_schema, list(one)) for one in found]
-            if len(reported) == count and all(rows for _, rows in reported):
+            if len(reported) == count and (empty or all(rows for _, rows in reported)):
                 return reported  # type: ignore[return-value]  # of records
         except (EOFError, ValueError, IndexError):
             pass  # more bytes will arrive
@@ -161,6 +161,56 @@ def test_a_client_resumes_from_its_gtid(maria: int | None) -> None:
             filled(source, 20, 21)
             server.notify()
             assert client.objects(2)[1]["id"] == 20
+
+
+@pytest.mark.parametrize("form", ["JSON", "AVRO"])
+@pytest.mark.parametrize("maria", [None, 7])
+def test_a_client_without_a_row_receives_the_columns(maria: int | None, form: str) -> None:
+    """A GTID of another domain, or of the future, and a table without rows are answered as MaxScale does: the columns
+    at once, and rows when there are some."""
+    log = MemoryChanges()
+    source = SourceLog(log, maria=maria)
+    source.columns(schema_of(name="varchar(20)"))
+    filled(source, 0, 3)
+    with served(log) as server:
+        for gtid in ("9-9-9", "9-9-1", f"{maria or 0}-1-1000000"):
+            with server.client() as client:
+                client.open(form).request(f"REQUEST-DATA d.t {gtid}\n")
+                [schema] = (
+                    [one[0] for one in containers(client, 1, empty=True)] if form == "AVRO" else client.objects(1)
+                )
+                assert (schema["table"], schema["version"]) == ("t", 1)
+                filled(source, 3, 5)
+                server.notify()
+                client.request("QUERY-TRANSACTION 9-9-9\n")  # no row came before the answer
+                assert client.line() == "ERR NO-GTID GTID '9-9-9' not found."
+
+
+def test_a_new_version_follows_columns_that_were_sent_without_rows() -> None:
+    """Each schema is sent once, before its first row."""
+    log, source = shop()
+    filled(source, 0, 3)
+    with served(log) as server, server.client() as client:
+        client.open().request("REQUEST-DATA d.t 0-1-5\n")
+        assert client.objects(1)[0]["version"] == 1
+        filled(source, 3, 4)
+        source.columns(schema_of(version=2, name="varchar(20)", credit="decimal(10,2)"))
+        source.transaction(("c", None, {**row(4), "credit": "1.50"}))
+        source.commit()
+        server.notify()
+        assert [one.get("version", one.get("id")) for one in client.objects(3)] == [3, 2, 4]
+
+
+def test_a_registration_must_end_in_time() -> None:
+    """A client that logs in and registers half, or not at all, receives an error and is disconnected."""
+    log, _ = shop()
+    with served(log, ServerLimits(register=0.3)) as server:
+        for half in (b"", b"REGISTER UUID=x, TYPE="):
+            with server.client() as client:
+                assert client.login() == "OK"
+                client.send(half)
+                assert client.line() == "ERR, code 12, msg: Registration failed"
+                assert client.ended()
 
 
 def test_a_compacted_gtid_is_refused() -> None:
@@ -236,7 +286,7 @@ def test_noise_partial_requests_and_long_lines_harm_no_other_client() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     idle = list[CdcClient]()
-    with served(log, ServerLimits(clients=1010, login=1.0)) as server:
+    with served(log, ServerLimits(clients=1010, login=1.0, register=120.0)) as server:
         try:
             with server.client() as good:
                 good.open().request("REQUEST-DATA d.t")
