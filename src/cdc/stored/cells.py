@@ -52,7 +52,7 @@ class Barrier:
     the source positions that the table reflects at least: source → {"sequence": n, "gtid_set": "…", "file": "…", "pos":
     n, "exact": true if it reflects no later change of the source}. `ends` is where the batch ends in the log: one
     mapping topic → partition → offset per level of the plan that reads topics, the lowest level first. `incomplete` is
-    the number of dead letters that the join has written since its run started: the table lacks those changes or rows.
+    the number of open dead letters since the join's run started: the table lacks those changes or rows.
     `watermark` (ms): for a table that joins by time, the time up to which it expects no more rows.
     """
 

@@ -18,7 +18,7 @@ TIMESTAMP = "_stamp"  # barriers: the batch's timestamp (ms)
 BUCKETS = "_buckets"  # barriers: the number of buckets, each with a barrier
 POSITIONS = "_positions"  # barriers: JSON, source → position that the table reflects at least
 
-INCOMPLETE = "_incomplete"  # barriers: number of dead letters that the join has written since its run started
+INCOMPLETE = "_incomplete"  # barriers: number of open dead letters since the join's run started
 
 
 def query_field(column: str) -> str:
