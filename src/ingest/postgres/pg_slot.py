@@ -159,7 +159,7 @@ def check_position(connection: PgConnection, source: Source, names: Names, posit
 
 
 def _check_timeline(connection: PgConnection, source: Source, position: Position, over: str) -> None:
-    """Raise PositionLost after a fail-over if the position is not part of the new server's timeline."""
+    """Raise LogReplaced after a fail-over if the position is not part of the new server's timeline."""
     timeline, now = position.file.partition("/")[2], log_of(connection, source).partition("/")[2]
     with translated(source, "read the timeline's history"):
         rows = connection.texts(f"TIMELINE_HISTORY {now}")

@@ -91,7 +91,9 @@ def _number(value: Any) -> Any:
 
 
 class Functions:
-    """The functions of one database. `reasons` says by function why it could not compute some value."""
+    """The Python functions that DuckDB calls for a query's expressions, in one DuckDB database.
+
+    `reasons` maps the name of a function to the reason why one of its values is unknown."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self._database = database

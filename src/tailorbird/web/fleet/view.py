@@ -15,8 +15,9 @@ _QUIET_MS = 180_000  # a source without a report for this long is considered una
 
 @dataclass(frozen=True, slots=True)
 class AgentLine:
-    """One agent on the page. `why` is the reason if its health is not good. `drained`: its sources were moved off
-    it."""
+    """One agent on the page. `why` explains its health; empty if it captures and all is well.
+
+    `drained`: it must not have sources; those that it has move to other agents."""
 
     name: str
     health: Health
@@ -29,7 +30,7 @@ class AgentLine:
 
 @dataclass(frozen=True, slots=True)
 class GatewayLine:
-    """One gateway on the page, with the number of its agents. `drained`: its agents were moved off it."""
+    """One gateway on the page, with the number of its agents. `drained`: agents must connect to other gateways."""
 
     name: str
     health: Health
