@@ -8,7 +8,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ fuzz: $(BIN)/tailorbird ## fuzz the binlog decoder, guided by coverage: make fuz
 
 fuzz-database: setup ## run random databases on a real server: make fuzz-database ARGS="--server mysql-8.0 --cases 500 --seed 1"
 	@$(BIN)/python -m tests.databases.fuzz $(ARGS)
+
+fuzz-ports: $(BIN)/tailorbird ## fuzz every listening port until interrupted: make fuzz-ports ARGS="--seed 1 --rounds 100"
+	@$(BIN)/python -m tests.hostile.fuzz_ports $(ARGS)
 
 bench: bench-decode bench-index bench-capture bench-capture-postgres bench-joins ## run the benchmarks that compare with other systems
 

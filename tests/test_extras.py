@@ -56,7 +56,7 @@ class Without(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Without())
 for package in ("cdc", "ingest"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.endswith(("__main__", "http_api", "sql_reader", "sql_types", "sql_keys")):
+        if not module.name.endswith(("__main__", "http_api", "http_bounded", "sql_reader", "sql_types", "sql_keys")):
             importlib.import_module(module.name)
 from tailorbird.__main__ import main
 for number, words in enumerate(json.loads(sys.argv[1])):

@@ -15,7 +15,7 @@ from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.model.naming import hbase_table, peer
 from cdc.process.file_running import announced
 from cdc.process.verdict import HealthTracker
-from cdc.topology.topology import Index, Topology
+from cdc.topology.topology import HBase, Index, Topology
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
 from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.foreign.writer import ConditionalCollection
@@ -23,8 +23,9 @@ from indexer.index.http_metrics import IndexMetrics
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
 from indexer.index.processor import Collection, DeadLetters, Processor, Tally
 from indexer.peer.peer import Edits
+from indexer.peer.tcp_allowed import AllowedClients
 from indexer.peer.tcp_peer import PeerServer
-from indexer.peer.zk_registration import Client, Registration, connect
+from indexer.peer.zk_registration import Client, Registration, connect, region_servers
 from indexer.rebuild.targets import Fanout, Targets, TargetStore, checked
 from indexer.rebuild.zk_state import Generations, StoredProgress, StoredTargets
 from indexer.solr.solr_collection import SolrCollection
@@ -145,7 +146,8 @@ def _serve(
         if tally.dead:
             log.warning("dead_letters", count=tally.dead)
 
-    server = PeerServer(handle, failed, address=topology.hbase.bind)
+    clients = AllowedClients(lambda: allowed_hosts(topology.hbase, client))
+    server = PeerServer(handle, failed, address=topology.hbase.bind, clients=clients)
     try:
         registration = Registration(
             client,
@@ -161,6 +163,14 @@ def _serve(
         registration.close()
     finally:
         server.close(wait=True)
+
+
+def allowed_hosts(hbase: HBase, client: Client) -> list[str]:
+    """Return the hosts that may send edits: those of the topology, else HBase's servers as ZooKeeper lists them."""
+    if hbase.region_servers:
+        return list(hbase.region_servers)
+    configured = [address.rpartition(":")[0].strip("[]") for address in (hbase.zookeeper, hbase.thrift)]
+    return [*configured, *region_servers(client)]
 
 
 class Indexing:
@@ -273,6 +283,7 @@ def build_processor(
             progress=progress or NoProgress(),
             clock_ms=clock_ms,
             monotonic=time.monotonic,
+            tolerance_ms=round(1000 * topology.hbase.clock_tolerance),
         )
     table = topology.tables[index.table]
     return Processor(
@@ -284,6 +295,7 @@ def build_processor(
         dead_letters=dead_letters,
         clock_ms=clock_ms,
         monotonic=time.monotonic,
+        tolerance_ms=round(1000 * topology.hbase.clock_tolerance),
     )
 
 

@@ -14,9 +14,10 @@ from cdc.process.http_operation import serve_operation
 from cdc.process.verdict import HealthTracker, HealthVerdict
 
 
-def ask(port: int, path: str) -> tuple[int, str]:
+def ask(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": host})
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -44,6 +45,21 @@ def test_health_is_200_or_503_with_a_reason() -> None:
         assert ask(port, "/else")[0] == 404
         with pytest.raises(UsageError, match="--metrics-port"):
             serve_operation(port, lambda: (verdicts[0], {}))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_only_loopback_names_are_answered() -> None:
+    """Another site's page could otherwise read metrics, through a DNS name that points to this machine."""
+    server = serve_operation(0, lambda: (HealthVerdict(status="moving", reason=""), {}), CollectorRegistry())
+    try:
+        for host, code in {
+            "127.0.0.1": 200, "localhost:9": 200, "[::1]:9": 200, "LOCALHOST": 200,
+            "evil.example": 421, "evil.example:80": 421, "127.0.0.1.evil.example": 421, "localhost.": 421,
+        }.items():  # fmt: skip
+            for path in ("/health", "/metrics"):
+                assert ask(server.server_port, path, host)[0] == code, host
     finally:
         server.shutdown()
         server.server_close()

@@ -11,6 +11,7 @@ from cdc.model.types import parse_type
 from cdc.stored.cells import Barrier, RowCodec, barrier_key
 from cdc.stored.layout import Layout, LayoutColumn
 from indexer.index import processor
+from indexer.index.collapse import RowChange
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import DeadLetter, Processor, RefusedDocument
 from indexer.peer.peer import Edit, Edits
@@ -303,3 +304,31 @@ def test_a_refused_barrier_stops_the_process(
     monkeypatch.setattr(solr, "post", lambda documents, backlog=False: [RefusedDocument(position=0, reason="HTTP 400")])
     with pytest.raises(Fatal):
         indexer.process(Edits.of([edit(barrier())]), give_up=NEVER)
+
+
+@pytest.mark.parametrize("timestamp", [99 + 3_600_001, 2**62])
+def test_a_timestamp_from_the_future_fences_nothing(
+    indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters, timestamp: int
+) -> None:
+    """Whoever forges one would otherwise hide every later update of the row. Others of the batch are indexed."""
+    forged = [*row(1, "Eve", timestamp), Cell(barrier_key(0), b"d", b"_barrier", timestamp, PUT, b"")]
+    edits = [edit(*forged), edit(*row(1)), edit(*row(2, timestamp=99 + 3_600_000)), edit(barrier())]
+    tally = indexer.process(Edits.of(edits), give_up=NEVER)
+    assert [names(post) for post in solr.posts] == [["Ada", "Ada"], ["barrier-0"]]
+    assert (tally.accepted, tally.barriers, tally.dead) == (2, 1, 2)
+    assert {one.row for one in dead_letters.dead_letter_records} == {CODEC.row_key({"id": 1}), barrier_key(0)}
+    assert all("in the future" in one.reason for one in dead_letters.dead_letter_records)
+    assert all(one.version < 2 * 99 for one in dead_letters.dead_letter_records)
+
+
+def test_a_scan_does_not_index_rows_from_the_future(
+    indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters
+) -> None:
+    """A rebuild reads the table itself, which may contain such a row."""
+    cells = {cell.qualifier: cell.value for cell in row(1)}
+    changes = [
+        RowChange(CODEC.row_key({"id": number}), version, cells, False)
+        for number, version in ((1, 2 * 10), (2, 2**62), (3, 2**62 + 1))
+    ]
+    tally = indexer.index_rows(changes)
+    assert (tally.accepted, tally.dead) == (1, 2)

@@ -1,21 +1,64 @@
 """Serve `/metrics` (Prometheus) and `/health` (200 while data moves, else 503 with the reason) on loopback.
 
-Every process uses this server, with its own health check.
+Every process uses this server, with its own health check. It answers only requests for a loopback host name, so that
+another site's page cannot read it through a DNS name that points to this machine.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
+from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import UsageError
+from cdc.process.tcp_bounded import BoundedListener
 from cdc.process.verdict import HealthVerdict
 
 Judge = Callable[[], tuple[HealthVerdict, dict[str, object]]]
+LIMITS = ConnectionLimits(most=48, idle_each=32, idle=10.0)  # each connection has a thread
+_LONGEST = 16 * 1024  # maximum bytes of a request
+_HOSTS = {"", "127.0.0.1", "localhost", "[::1]"}
+
+
+class _ShortRequest:
+    """The first bytes of a stream: a longer request ends early, and is therefore invalid."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._left = stream, _LONGEST
+
+    def readline(self, limit: int) -> bytes:
+        line: bytes = self._stream.readline(min(limit, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", port), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = BoundedListener("operation", ("127.0.0.1", port), LIMITS)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = self.socket.getsockname()[:2]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Do not report clients that disconnect or exceed a limit."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def _name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    name, colon, port = host.strip().lower().rpartition(":")
+    return name if colon and port.isdigit() else host.strip().lower()
 
 
 def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGISTRY) -> ThreadingHTTPServer:
@@ -25,9 +68,17 @@ def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGIS
     """
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = LIMITS.idle  # seconds without a byte
+
+        def setup(self) -> None:
+            super().setup()
+            self.rfile: Any = _ShortRequest(self.rfile)
+
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
-            if path == "/metrics":
+            if _name(self.headers.get("Host", "")) not in _HOSTS:
+                self._answer(421, "text/plain", b"ask for 127.0.0.1 or localhost\n")
+            elif path == "/metrics":
                 self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
             elif path in ("/health", "/"):
                 verdict, more = judge()
@@ -48,7 +99,7 @@ def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGIS
             """Do not log requests."""
 
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = _Server(port, Handler)
     except OSError as error:
         raise UsageError(f"metrics on port {port}: {error}", "choose another --metrics-port") from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

@@ -75,6 +75,8 @@ def read_hbase(value: Value | None) -> HBase:
         zookeeper=s.take("zookeeper", lambda v: v.address(), default.zookeeper),
         advertised_host=s.take("advertised_host", lambda v: v.text(), default.advertised_host),
         bind=s.take("bind", lambda v: v.text(), default.bind),
+        region_servers=s.take("region_servers", lambda v: v.texts(), default.region_servers),
+        clock_tolerance=s.take("clock_tolerance", lambda v: v.duration(), default.clock_tolerance),
     )
     s.end()
     return hbase

@@ -195,12 +195,16 @@ class HBase:
     """Addresses (`host:port`) of HBase's Thrift server and ZooKeeper.
 
     Indexers listen at the address `bind`. HBase's region servers reach them under the name `advertised_host`.
+    `region_servers` are the hosts and networks that may connect; empty: those that ZooKeeper lists. A row whose
+    timestamp is more than `clock_tolerance` seconds in the future is not indexed.
     """
 
     thrift: str
     zookeeper: str
     advertised_host: str = "localhost"
     bind: str = "127.0.0.1"
+    region_servers: tuple[str, ...] = ()
+    clock_tolerance: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

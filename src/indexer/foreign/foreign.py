@@ -100,13 +100,15 @@ class ForeignProcessor:
         progress: ProgressStore,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
+        tolerance_ms: int = 3_600_000,
     ) -> None:
         self._table, self._dead_letters, self._progress = table, dead_letters, progress
         self._name = table.table.removeprefix("default:").encode()
         self._mapper = ForeignMapper(table, search)
         self._monotonic = monotonic
         self._writers = [
-            ForeignWriter(table, self._mapper, rows=rows, collection=each, clock_ms=clock_ms) for each in collections
+            ForeignWriter(table, self._mapper, rows=rows, collection=each, clock_ms=clock_ms, tolerance_ms=tolerance_ms)
+            for each in collections
         ]
 
     def process(self, edits: Edits, *, give_up: float) -> Tally:

@@ -19,7 +19,7 @@ from cdc.stored.foreign import ForeignTable
 from indexer.foreign.mapping import Cells, Column, ForeignMapper, ForeignRow
 from indexer.index.collapse import collapse
 from indexer.index.mapping import Document, Field
-from indexer.index.processor import DeadLetter, RefusedDocument, Tally
+from indexer.index.processor import EARLY, DeadLetter, RefusedDocument, Tally
 from indexer.peer.wire import PUT, Write
 
 _ATTEMPTS = 50
@@ -63,7 +63,9 @@ class ForeignWriter:
         rows: ForeignRows,
         collection: ConditionalCollection,
         clock_ms: Callable[[], int],
+        tolerance_ms: int = 3_600_000,
     ) -> None:
+        self._tolerance_ms = tolerance_ms
         self._table, self._mapper, self._rows = table, mapper, rows
         self._collection, self._clock_ms = collection, clock_ms
         self._fields_known = False
@@ -162,6 +164,8 @@ class ForeignWriter:
         for row, writes in touched.items():
             cells, version, gone = _merged(row, writes)
             try:
+                if version > 2 * (now_ms + self._tolerance_ms) + 1:
+                    raise Skippable(EARLY.format(version // 2))
                 if gone:
                     if self._table.mapping == "column":
                         raise Skippable("a row delete under mapping: column needs read_row: dynamic")

@@ -31,6 +31,10 @@ CHUNK_BYTES = 4 << 20
 WINDOW_CELLS = 40_000
 # Chunks of one batch that are being posted while the next one is decoded and mapped.
 _POSTS = 2
+EARLY = (
+    "its HBase timestamp {} is in the future by more than `hbase.clock_tolerance`, and would hide all later changes: "
+    "check the clocks of the machines"
+)
 # Abandoned batches whose progress is remembered; a region server has one running batch per region.
 _UNFINISHED = 16
 
@@ -67,10 +71,13 @@ class _Batch:
     """Progress of a batch. It is kept if the batch is abandoned, so that the next attempt resumes.
 
     `accepted` gives the version that Solr has stored, by row key. `dead_letter_records`, by row key, are not in
-    Kafka yet. `unreadable` has the errors of layouts that are not stored, by id, so that each is looked up only
-    once. `tally` are the counts so far. `backlog`: documents may become visible later, in favour of throughput."""
+    Kafka yet. `early` has the dead letters of writes from the future, by row key and timestamp: they must not hide
+    other changes of their rows. `unreadable` has the errors of layouts that are not stored, by id, so that each is
+    looked up only once. `tally` are the counts so far. `backlog`: documents may become visible later, in favour of
+    throughput."""
 
     accepted: dict[bytes, int] = field(default_factory=dict)
+    early: dict[tuple[bytes, int], DeadLetter] = field(default_factory=dict)
     dead_letter_records: dict[bytes, DeadLetter] = field(default_factory=dict)
     unreadable: dict[int, Skippable] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
@@ -79,6 +86,11 @@ class _Batch:
     def refuse(self, change: RowChange, reason: str) -> None:
         self.dead_letter_records[change.row] = DeadLetter(
             row=change.row, version=change.version, cells=change.cells, reason=reason
+        )
+
+    def refuse_early(self, write: Write) -> None:
+        self.early[write.row, write.timestamp] = DeadLetter(
+            row=write.row, version=0, cells=write.cells, reason=EARLY.format(write.timestamp)
         )
 
     def is_done(self, change: RowChange) -> bool:
@@ -137,7 +149,8 @@ class Processor:
     """Indexes the edits of one table into one collection. Threads may call `process` concurrently.
 
     `table` is HBase's name of the table and `family` its column family. `search` lists the columns with full-text
-    search. `clock_ms` and `monotonic` (seconds) are clocks."""
+    search. `clock_ms` and `monotonic` (seconds) are clocks. Rows whose timestamp is more than `tolerance_ms` in the
+    future become dead letters."""
 
     def __init__(
         self,
@@ -150,7 +163,9 @@ class Processor:
         dead_letters: DeadLetters,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
+        tolerance_ms: int = 3_600_000,
     ) -> None:
+        self._tolerance_ms = tolerance_ms
         self._table, self._family, self._search = table.encode(), family.encode(), tuple(search)
         self._layouts, self._collection, self._dead_letters = layouts, collection, dead_letters
         self._clock_ms, self._monotonic = clock_ms, monotonic
@@ -187,7 +202,7 @@ class Processor:
         barriers: dict[bytes, RowChange] = {}
 
         def rows() -> Iterator[list[RowChange]]:
-            for writes in self._windows(edits):
+            for writes in self._windows(edits, batch):
                 found: list[RowChange] = []
                 for change in collapse(writes, self._family):
                     if not is_barrier(change.row):
@@ -224,24 +239,28 @@ class Processor:
             raise
 
     def _keep_dead_letters(self, batch: _Batch) -> None:
-        if batch.dead_letter_records:
-            self._dead_letters.put(list(batch.dead_letter_records.values()))
-            batch.tally.dead = len(batch.dead_letter_records)
+        if dead := [*batch.dead_letter_records.values(), *batch.early.values()]:
+            self._dead_letters.put(dead)
+            batch.tally.dead = len(dead)
         self._dead_letters.accepted(
             {row: version for row, version in batch.accepted.items() if row not in batch.dead_letter_records}
             if batch.dead_letter_records else batch.accepted
         )  # fmt: skip
 
-    def _windows(self, edits: Edits) -> Iterator[list[Write]]:
+    def _windows(self, edits: Edits, batch: _Batch) -> Iterator[list[Write]]:
         """Yield the writes to this table, some edits at a time, which bounds memory.
 
         A row may be in several windows. Solr's fence then keeps the newest version."""
         window: list[Write] = []
-        cells = 0
+        cells, latest = 0, self._clock_ms() + self._tolerance_ms
         for entry in edits.entries():
             # Another table's edits arrive only if somebody has widened the peer by hand.
             if entry.table == self._table:
-                window += entry.writes
+                for write in entry.writes:
+                    if write.timestamp <= latest:
+                        window.append(write)
+                    elif write.family == self._family:
+                        batch.refuse_early(write)
                 cells += sum(len(write.cells) for write in entry.writes)
             if cells >= WINDOW_CELLS:
                 yield window
@@ -272,6 +291,8 @@ class Processor:
             yield chunk
 
     def _document(self, change: RowChange, batch: _Batch, now_ms: int) -> Document:
+        if change.version > 2 * (now_ms + self._tolerance_ms) + 1:  # of a scan: `_windows` drops those of edits
+            raise Skippable(EARLY.format(change.version // 2))
         if change.deleted:
             return tombstone(change)
         try:

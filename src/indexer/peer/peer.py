@@ -23,6 +23,7 @@ _CODECS = {"", "org.apache.hadoop.hbase.codec.KeyValueCodecWithTags"}
 _METHOD = "ReplicateWALEntry"
 _UNKNOWN_METHOD = "org.apache.hadoop.hbase.exceptions.UnknownProtocolException"
 _FAILED = "java.io.IOException"
+_SHOWN = 100  # characters of a client's text in messages and answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,16 @@ class PeerConnection:
             elif self._step == step:
                 return events
 
+    @property
+    def incomplete(self) -> int:
+        """Return the number of received bytes that are not a complete frame yet."""
+        return len(self._frames)
+
+    @property
+    def opened(self) -> bool:
+        """Return whether the client has sent a valid preamble and header."""
+        return self._step == self._call
+
     def answer(self, call_id: int) -> bytes:
         """Return the bytes that acknowledge a batch: HBase then drops it."""
         return wire.frame(
@@ -171,13 +182,13 @@ class PeerConnection:
         except DecodeError as error:
             raise WireError(f"not a connection header: {error}") from error
         if header.cell_block_compressor_class or header.cell_block_codec_class not in _CODECS:
-            used = header.cell_block_compressor_class or header.cell_block_codec_class
+            used = (header.cell_block_compressor_class or header.cell_block_codec_class)[:_SHOWN]
             raise WireError(
                 f"cells in {used}, which is not supported",
                 "unset hbase.replication.rpc.codec and hbase.client.rpc.compressor in HBase's configuration",
             )
         self._step = self._call
-        return Connected(user=header.user_info.effective_user)
+        return Connected(user=header.user_info.effective_user[:_SHOWN])
 
     def _call(self) -> Event | None:
         received = self._frames.next()
@@ -185,10 +196,9 @@ class PeerConnection:
             return None
         header, at = wire.read_delimited(received, 0, pb.RequestHeader)
         if header.method_name != _METHOD:
-            reply = _failure(
-                header.call_id, _UNKNOWN_METHOD, f"an indexer does not support {header.method_name}", final=True
-            )
-            return CallRefused(method=header.method_name, reply=reply)
+            method = header.method_name[:_SHOWN]
+            reply = _failure(header.call_id, _UNKNOWN_METHOD, f"an indexer does not support {method}", final=True)
+            return CallRefused(method=method, reply=reply)
         request, at = wire.read_delimited(received, at, pb.ReplicateWALEntryRequest)
         return EditsReceived(call_id=header.call_id, edits=Edits(request, received, at))
 

@@ -5,43 +5,35 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
+from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.process.tcp_bounded import BoundedListener
 from indexer.peer.peer import CallRefused, Connected, Edits, EditsReceived, PeerConnection
+from indexer.peer.tcp_allowed import AllowedClients
+from indexer.peer.tcp_budget import ByteBudget, Held
 from indexer.peer.wire import WireError
 
 # One region server ships up to ten batches at a time, one per region; more would only wait for Solr.
 _WORKERS = 4
-_RECEIVE = 1 << 20
-# Bytes on the wire of all current batches; HBase creates none larger than replication.source.size.capacity (64 MB).
-_LARGEST_BACKLOG = 128 << 20
+_RECEIVE = 128 << 10
+# Bytes on the wire of all incomplete frames and unfinished batches. HBase creates no batch that is larger than
+# replication.source.size.capacity (64 MB).
+LARGEST_BACKLOG = 128 << 20
+# A region server opens few connections, and opens a closed one again. Each has a thread and `_RECEIVE` bytes.
+LIMITS = ConnectionLimits(most=256, idle_each=128, idle=10.0)
+# HBase waits 60 s for an answer, so a frame that takes longer is of no use to it.
+_FRAME_SECONDS, _IDLE_SECONDS = 120.0, 600.0
+_REPORTED = 1000  # refused addresses that are logged only once
 
 log = structlog.get_logger()
 Handler = Callable[[Edits], None]
-
-
-class _Budget:
-    """Limits the bytes of the batches in progress. A batch that is larger than the limit is processed alone."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._taken = size, 0
-        self._changed = threading.Condition()
-
-    def take(self, size: int) -> None:
-        """Wait until `size` bytes are free, and reserve them."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._taken == 0 or self._taken + size <= self._size)
-            self._taken += size
-
-    def give_back(self, size: int) -> None:
-        """Release `size` reserved bytes."""
-        with self._changed:
-            self._taken -= size
-            self._changed.notify_all()
 
 
 class PeerServer:
@@ -51,19 +43,25 @@ class PeerServer:
     Retriable, HBase keeps the batch and sends it again. Fatal does the same and is passed once to `failed`, which
     ends the process.
 
-    A connection is not read while its batches wait for a worker, or while the batches in progress exceed
-    `_LARGEST_BACKLOG` bytes. So memory is bounded by that limit and one batch per connection."""
+    A connection is not read while its batches wait for a worker, or while the incomplete frames and unfinished batches
+    of all connections exceed `LARGEST_BACKLOG` bytes. Only clients that `clients` allows are served."""
 
     def __init__(
-        self, handle: Handler, failed: Callable[[TailorbirdError], None], *, address: str = "127.0.0.1"
+        self,
+        handle: Handler,
+        failed: Callable[[TailorbirdError], None],
+        *,
+        address: str = "127.0.0.1",
+        clients: AllowedClients | None = None,
     ) -> None:
-        self._handle, self._failed = handle, failed
-        self._listener = socket.create_server((address, 0), backlog=64)
+        self._handle, self._failed, self._clients = handle, failed, clients or AllowedClients(lambda: ["127.0.0.1"])
+        self._listener = BoundedListener("replication", (address, 0), LIMITS)
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="batch")
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._closing = False
-        self._budget = _Budget(_LARGEST_BACKLOG)
+        self._budget = ByteBudget(LARGEST_BACKLOG)
+        self._refused = set[str]()
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
     @property
@@ -72,32 +70,70 @@ class PeerServer:
         port: int = self._listener.getsockname()[1]
         return port
 
+    @property
+    def bytes_held(self) -> int:
+        """Return the bytes of all incomplete frames and unfinished batches."""
+        return self._budget.taken
+
     def close(self, *, wait: bool) -> None:
         """Stop accepting and answering. With `wait`, return after the batches in progress.
 
         HBase sends unanswered batches to another process."""
         self._closing = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
         self._workers.shutdown(wait=wait, cancel_futures=True)
         with self._lock:
             for connection in self._connections:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                _shut(connection)
 
     def _accept(self) -> None:
         while not self._closing:
             try:
                 connection, peer = self._listener.accept()
-            except OSError:
-                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                if self._closing:
+                    return
+                log.warning("not_accepted", reason=str(error))  # for example: too many open files
+                time.sleep(1.0)
+                continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._connections.add(connection)
-            threading.Thread(
-                target=self._serve, args=(connection, f"{peer[0]}:{peer[1]}"), name="connection", daemon=True
-            ).start()
+            threading.Thread(target=self._serve, args=(connection, peer), name="connection", daemon=True).start()
 
-    def _serve(self, connection: socket.socket, peer: str) -> None:
+    def _serve(self, connection: socket.socket, peer: tuple[str, int]) -> None:
+        name = f"{peer[0]}:{peer[1]}"
+        held = self._budget.enter(lambda: _shut(connection))
+        try:
+            if self._allowed(connection, peer[0]):
+                self._read(connection, peer[:2], name, held)
+        except WireError as error:
+            log.warning("connection_refused", peer=name, reason=str(error))
+        except (OSError, RuntimeError) as error:
+            # RuntimeError: the workers are shut down because this process ends
+            log.info("connection_lost", peer=name, reason=str(error))
+        finally:
+            self._budget.leave(held)
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
+
+    def _allowed(self, connection: socket.socket, address: str) -> bool:
+        if self._clients.allow(address, own=connection.getsockname()[0]):
+            return True
+        with self._lock:
+            known = address in self._refused or len(self._refused) >= _REPORTED
+            self._refused.add(address) if not known else None
+        if not known:
+            remedy = "if a region server uses this address, add it to `hbase.region_servers` of the topology"
+            log.warning("client_refused", address=address, reason="not a region server", remedy=remedy)
+        return False
+
+    def _read(self, connection: socket.socket, peer: tuple[str, int], name: str, held: Held) -> None:
         protocol, free, writing = PeerConnection(), threading.Semaphore(_WORKERS), threading.Lock()
 
         def send(reply: bytes) -> None:
@@ -107,7 +143,7 @@ class PeerServer:
             except OSError as error:
                 # The batch is stored, but HBase does not know. HBase sends it again, and the fence makes the
                 # repeat harmless.
-                log.info("answer_lost", peer=peer, reason=str(error))
+                log.info("answer_lost", peer=name, reason=str(error))
 
         def work(batch: EditsReceived) -> None:
             try:
@@ -115,29 +151,57 @@ class PeerServer:
             finally:
                 free.release()
                 self._budget.give_back(batch.edits.size)
+                self._listener.use(peer)
 
+        for data in self._received(connection, protocol, held, peer):
+            events = protocol.receive(data)
+            batches = [event for event in events if isinstance(event, EditsReceived)]
+            self._budget.complete(held, protocol.incomplete, sum(batch.edits.size for batch in batches))
+            for event in events:
+                match event:
+                    case Connected(user=user):
+                        log.info("region_server_connected", peer=name, user=user)
+                    case CallRefused(method=method, reply=reply):
+                        log.warning("unknown_call", peer=name, method=method)
+                        send(reply)
+            self._submit(batches, free, work, peer)
+
+    def _submit(
+        self,
+        batches: list[EditsReceived],
+        free: threading.Semaphore,
+        work: Callable[[EditsReceived], None],
+        peer: tuple[str, int],
+    ) -> None:
+        """Give batches to the workers. Waits while four of the connection's batches wait or are processed."""
+        waiting = deque(batches)
         try:
-            while data := connection.recv(_RECEIVE):
-                for event in protocol.receive(data):
-                    match event:
-                        case Connected(user=user):
-                            log.info("region_server_connected", peer=peer, user=user)
-                        case CallRefused(method=method, reply=reply):
-                            log.warning("unknown_call", peer=peer, method=method)
-                            send(reply)
-                        case EditsReceived():
-                            free.acquire()
-                            self._budget.take(event.edits.size)
-                            self._workers.submit(work, event)
-        except WireError as error:
-            log.warning("connection_refused", peer=peer, reason=str(error))
-        except (OSError, RuntimeError) as error:
-            # RuntimeError: the workers are shut down because this process ends
-            log.info("connection_lost", peer=peer, reason=str(error))
+            while waiting:
+                free.acquire()
+                self._listener.occupy(peer)
+                self._workers.submit(work, waiting[0])
+                waiting.popleft()
         finally:
-            with self._lock:
-                self._connections.discard(connection)
-            connection.close()
+            for batch in waiting:  # not submitted, because this process ends
+                self._budget.give_back(batch.edits.size)
+
+    def _received(
+        self, connection: socket.socket, protocol: PeerConnection, held: Held, peer: tuple[str, int]
+    ) -> Iterator[bytes]:
+        """Yield the received bytes, counted in the budget. Raises OSError if the client is too slow."""
+        while True:
+            if protocol.incomplete and time.monotonic() - held.began > _FRAME_SECONDS:
+                raise TimeoutError(f"a frame is not complete after {_FRAME_SECONDS:.0f} s")
+            opened = protocol.opened
+            connection.settimeout((_FRAME_SECONDS if protocol.incomplete else _IDLE_SECONDS) if opened else LIMITS.idle)
+            self._budget.waits(held)
+            data = connection.recv(_RECEIVE)
+            if not data:
+                return
+            self._budget.take(held, len(data))
+            yield data
+            if protocol.opened and not opened:
+                self._listener.use(peer)
 
     def _answer(self, protocol: PeerConnection, batch: EditsReceived) -> bytes:
         try:
@@ -154,3 +218,8 @@ class PeerServer:
             self._failed(Fatal(f"unexpected {type(error).__name__}: {error}", "please report it with the log above"))
             return protocol.refuse(batch.call_id, repr(error))
         return protocol.answer(batch.call_id)
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -106,6 +106,10 @@ class Frames:
     def __init__(self) -> None:
         self._data = bytearray()
 
+    def __len__(self) -> int:
+        """Return the number of bytes that are not a complete frame yet."""
+        return len(self._data)
+
     def feed(self, data: bytes) -> None:
         """Add bytes that the connection has received."""
         self._data += data

@@ -123,6 +123,15 @@ def master_address(zookeeper: str) -> tuple[str, int]:
     return server.host_name, server.port
 
 
+def region_servers(client: KazooClient) -> list[str]:
+    """Return the host names of HBase's live region servers. Raises Retriable if ZooKeeper does not answer."""
+    with answering():
+        try:
+            return sorted({name.partition(",")[0] for name in client.get_children("/hbase/rs")})
+        except NoNodeError:
+            return []
+
+
 class Registration:
     """Keeps an indexer process registered until `close`, even if ZooKeeper sessions are lost or ZooKeeper restarts.
 

@@ -26,6 +26,9 @@ GATEWAY_OPTIONS = (
     # with the default, the server would treat the agent's pings as abuse and close the connection
     ("grpc.http2.min_recv_ping_interval_without_data_ms", _PING_MS // 2),
     ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS // 2),
+    # a client that does not complete the handshake, or calls nothing, is disconnected
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 60_000),
     ("grpc.so_reuseport", 0),  # a second gateway on the same port must fail
 )
 

@@ -23,14 +23,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import Retriable, TailorbirdError, TopologyError, UsageError
+from cdc.process.http_bounded import HEADERS, bounded_protocol
+from cdc.process.tcp_bounded import ACCEPTED_AT_ONCE, BoundedListener
 from ingest.fleet.tokens import Guesses, Role, number_of
 from ingest.gateway.commands import FleetCommands, FleetOperator, NotFound, VersionConflict
 
 _LONGEST = 1024 * 1024  # maximum bytes of a request's body
-_REQUEST_TIMEOUT = 10.0  # seconds for a client to finish a request that it has begun
+# a TLS connection needs 0.1 MB
+LIMITS = ConnectionLimits(most=200, idle_each=64, idle=10.0)
 
 
 class _Body(BaseModel):
@@ -329,11 +332,15 @@ def check_address(address: str) -> tuple[str, int]:
 
 async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Path, stopped: asyncio.Event) -> None:
     """Serve all tenants until `stopped`, with the certificate in `folder`. Raises UsageError if it cannot listen."""
-    host, port = check_address(address)
+    try:
+        listener = BoundedListener("api", check_address(address), LIMITS)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {address}: {error}", "check that no other gateway is running") from error
     config = uvicorn.Config(
-        TenantApis(commands), host=host, port=port, ssl_certfile=str(folder / "cert.pem"),
-        ssl_keyfile=str(folder / "key.pem"), log_config=None, access_log=False, server_header=False, lifespan="off",
-        proxy_headers=False, timeout_keep_alive=30, limit_concurrency=200, timeout_graceful_shutdown=2, http=Connection,
+        TenantApis(commands), ssl_certfile=str(folder / "cert.pem"), ssl_keyfile=str(folder / "key.pem"),
+        log_config=None, access_log=False, server_header=False, lifespan="off", proxy_headers=False,
+        timeout_keep_alive=30, timeout_graceful_shutdown=2, http=bounded_protocol(listener),
+        h11_max_incomplete_event_size=HEADERS, backlog=ACCEPTED_AT_ONCE,
     )  # fmt: skip
     server = SignallessServer(config)
 
@@ -343,42 +350,10 @@ async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Pat
 
     ending = asyncio.create_task(end())
     try:
-        await server.serve()
-    except SystemExit as error:  # uvicorn exits if it cannot listen
-        raise UsageError(f"cannot listen on {address}", "check that no other gateway is running") from error
+        await server.serve(sockets=[listener])
     finally:
         ending.cancel()
-    if not stopped.is_set():
-        raise UsageError(f"cannot listen on {address}", "check that no other gateway is running")
-
-
-class Connection(H11Protocol):
-    """An HTTP connection that is closed if the client does not finish a request in time.
-
-    A client may be idle after an answer. But a client that sends a request too slowly would occupy one of the
-    connections that all clients share.
-    """
-
-    def connection_made(self, transport: Any) -> None:
-        """Start the timer within which a request and its body must arrive."""
-        super().connection_made(transport)
-        self._seen: tuple[object, bool] | None = None
-        self._look()
-
-    def _look(self) -> None:
-        cycle = self.cycle
-        if cycle is None:
-            awaited = True  # wait for the first request
-        elif cycle.response_complete:
-            awaited = self.timeout_keep_alive_task is None  # the next request has begun
-        else:
-            awaited = cycle.more_body
-        now = (cycle, awaited)
-        if awaited and now == self._seen:
-            self.transport.close()
-        elif not self.transport.is_closing():
-            self._seen = now
-            self.loop.call_later(_REQUEST_TIMEOUT, self._look)
+        listener.close()
 
 
 class SignallessServer(uvicorn.Server):

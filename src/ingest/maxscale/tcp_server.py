@@ -2,6 +2,7 @@
 
 a client reads nothing          costs one piece (64 KiB, or one change) and the socket's buffer; the rest is read later
 it never logs in or registers   it is disconnected after ten seconds, or thirty
+too many do not log in          the oldest of them with one address are disconnected
 its login fails                 the next login of the user and address is delayed, twice as long each time
 it sends an invalid request     it receives an error, or is disconnected; at most 64 KiB are buffered
 """
@@ -20,7 +21,9 @@ from prometheus_client import Counter, Gauge
 
 from cdc.formats.avro import avro_is_installed
 from cdc.formats.maxscale import parse_number
+from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import Retriable, TailorbirdError
+from cdc.process.tcp_bounded import ACCEPTED_AT_ONCE, BoundedListener, Peer
 from ingest.changes.feed_interfaces import ahead
 from ingest.maxscale.backoff import BackOff
 from ingest.maxscale.catalogue import (
@@ -61,9 +64,12 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Maximum number of connections, and seconds within which a client must log in, and then register."""
+    """Maximum number of connections, also of those of one address that have not logged in.
+
+    `login` and `register` are seconds within which a client must log in, and then register."""
 
     clients: int = 2000
+    strangers: int = 200
     login: float = 10.0
     register: float = 30.0
 
@@ -77,27 +83,29 @@ class CdcServer:
     limits: ServerLimits = ServerLimits()
     _back_off: BackOff = field(default_factory=BackOff)
     _open: set[asyncio.StreamWriter] = field(default_factory=set)
+    _listener: BoundedListener | None = None
 
     @contextlib.asynccontextmanager
     async def listening(
         self, host: str, port: int, tls: ssl.SSLContext | None = None
     ) -> AsyncIterator[tuple[str, int]]:
         """Listen while the block runs. Returns the address. Raises OSError if it cannot listen."""
-        server = await asyncio.start_server(self._serve, host, port, ssl=tls, limit=_WINDOW, backlog=1024)
+        limits = ConnectionLimits(most=self.limits.clients, idle_each=self.limits.strangers, idle=self.limits.login)
+        self._listener = BoundedListener("maxscale", (host, port), limits)
+        server = await asyncio.start_server(
+            self._serve, sock=self._listener, ssl=tls, limit=_WINDOW, backlog=ACCEPTED_AT_ONCE,
+            ssl_handshake_timeout=self.limits.login if tls else None,
+        )  # fmt: skip
         try:
             yield server.sockets[0].getsockname()[:2]
         finally:
             server.close()
+            self._listener.close()
             for writer in list(self._open):
                 writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = str(writer.get_extra_info("peername")[0])
-        if len(self._open) >= self.limits.clients:
-            REFUSED.labels("too many").inc()
-            _log.warning("client refused", address=address, why=f"{self.limits.clients} are connected")
-            writer.close()
-            return
         self._open.add(writer)
         CLIENTS.set(len(self._open))
         writer.transport.set_write_buffer_limits(high=_WINDOW)
@@ -117,6 +125,11 @@ class CdcServer:
             self._open.discard(writer)
             CLIENTS.set(len(self._open))
             writer.close()
+
+    def keep(self, peer: Peer) -> None:
+        """Note that a client has logged in: its connection stays open."""
+        if self._listener is not None:
+            self._listener.occupy(peer)
 
     async def admit(self, address: str, login: LoginRequest) -> bool:
         """Check a login and return whether it is valid. After failed ones, the check is delayed."""
@@ -179,6 +192,7 @@ class _Client:
                     await self._say(FAILED.encode())
                     return False
                 self.user = request.user
+                self._server.keep(self._writer.get_extra_info("peername")[:2])
                 self._conversation.accepted()
                 self._deadline = time.monotonic() + self._server.limits.register
                 await self._say(b"OK\n")

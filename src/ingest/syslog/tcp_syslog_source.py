@@ -22,9 +22,11 @@ from typing import Any
 import structlog
 from prometheus_client import Counter
 
+from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import UsageError
 from cdc.model.event import Position
 from cdc.model.schema import TableId
+from cdc.process.tcp_bounded import BoundedListener, Peer
 from cdc.topology.topology import Listen, Source
 from ingest.capture.empty_chunks import NoChunks, StreamOnlySource
 from ingest.capture.groups import IdleDetector
@@ -40,7 +42,8 @@ REFUSED = Counter(
     "tailorbird_syslog_refused_streams", "Connections closed because they sent no valid syslog", ["source"]
 )
 _IDLE, _GAP = 1.0, 0.05
-_MOST = 1000  # maximum number of TCP connections
+# A connection holds at most one incomplete message, so all together at most 64 MB. A logger may be silent for days.
+LIMITS = ConnectionLimits(most=1000, idle_each=1000, idle=0.0)
 _RXQ_OVFL = 40  # SO_RXQ_OVFL, which returns how many datagrams the kernel has dropped
 _log = structlog.get_logger()
 
@@ -90,7 +93,8 @@ class _Sockets:
     def __init__(self, source: Source, listen: Listen) -> None:
         self._source, self._listen = source, listen
         self._selector = selectors.DefaultSelector()
-        self._frames: dict[socket.socket, tuple[SyslogFrames, str]] = {}
+        self._listener: BoundedListener | None = None
+        self._frames: dict[socket.socket, tuple[SyslogFrames, Peer]] = {}
         self._dropped = 0
         self._pending: deque[ReceivedMessage] = deque()  # messages that were read from a socket, but not yielded yet
 
@@ -99,9 +103,9 @@ class _Sockets:
             if self._listen.udp:
                 self._datagrams(socket.AF_INET, self._listen.udp, "udp")
             if self._listen.tcp:
-                server = socket.create_server(self._listen.tcp, reuse_port=False, backlog=128)
-                server.setblocking(False)
-                self._selector.register(server, selectors.EVENT_READ, ("tcp", server))
+                self._listener = BoundedListener("syslog", self._listen.tcp, LIMITS)
+                self._listener.setblocking(False)
+                self._selector.register(self._listener, selectors.EVENT_READ, ("tcp", self._listener))
             if self._listen.unix:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._listen.unix)
@@ -145,6 +149,9 @@ class _Sockets:
                     self._read(one)
                 else:
                     self._receive(kind, one)
+                # before the next socket is read: a thousand of them may send many short messages at once
+                while pending:
+                    yield pending.popleft()
 
     def _receive(self, kind: str, one: socket.socket) -> None:
         for _ in range(500):
@@ -161,17 +168,17 @@ class _Sockets:
                 self._pending.append(ReceivedMessage(data, _now(), f"{kind} {sender[0]}" if kind == "udp" else kind))
 
     def _accept(self, server: socket.socket) -> None:
-        connection, (host, *_) = server.accept()
-        if len(self._frames) >= _MOST:
-            REFUSED.labels(self._source.name).inc()
-            connection.close()
+        try:
+            connection, (host, port, *_) = server.accept()
+        except (BlockingIOError, ConnectionAbortedError):
             return
         connection.setblocking(False)
-        self._frames[connection] = SyslogFrames(), f"tcp {host}"
+        self._frames[connection] = SyslogFrames(), (host, port)
         self._selector.register(connection, selectors.EVENT_READ, ("stream", connection))
 
     def _read(self, one: socket.socket) -> None:
-        frames, sender = self._frames[one]
+        frames, peer = self._frames[one]
+        sender, seen = f"tcp {peer[0]}", len(self._pending)
         try:
             data = one.recv(LARGEST)
         except BlockingIOError:
@@ -185,6 +192,8 @@ class _Sockets:
             REFUSED.labels(self._source.name).inc()
             _log.warning("connection ended", source=self._source.name, sender=sender, why=str(error))
             data = b""
+        if self._listener is not None and len(self._pending) > seen:
+            self._listener.use(peer)
         if not data:
             if rest := frames.end():
                 self._pending.append(ReceivedMessage(rest, _now(), sender))

@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The port of an API that waits half a second for a request."""
-    monkeypatch.setattr(http_api, "_REQUEST_TIMEOUT", 0.5)
+    monkeypatch.setattr(http_api, "LIMITS", replace(http_api.LIMITS, idle=0.5))
     port, stopped, loops = free_port(), asyncio.Event(), list[Any]()
 
     async def serve() -> None:

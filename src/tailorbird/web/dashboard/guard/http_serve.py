@@ -14,12 +14,17 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import UsageError
+from cdc.process.http_bounded import HEADERS, bounded_protocol
+from cdc.process.tcp_bounded import ACCEPTED_AT_ONCE, BoundedListener
 from tailorbird.operate.probes.tcp_probe import port_is_free
 from tailorbird.web.dashboard.guard.access import ANYBODY, Access
 from tailorbird.web.dashboard.guard.http_guard import SameOrigin, StrictHeaders
 from tailorbird.web.dashboard.guard.http_login import LoginWall
 
+# a TLS connection needs 0.1 MB; a browser opens six
+LIMITS = ConnectionLimits(most=1000, idle_each=200, idle=10.0)
 LONGEST_MESSAGE = 65_536  # bytes that a browser may send through a websocket at once
 SECONDS_TO_STOP = 2
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -54,10 +59,17 @@ def serve_pages(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     log = structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
+    try:
+        listener = BoundedListener(what, (host, port), LIMITS)
+    except OSError as error:
+        raise UsageError(f"{host}:{port} cannot be served: {error}", f"try --port {port + 1}") from error
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        loop="asyncio",  # another loop would accept connections itself, without the listener's limits
+        http=bounded_protocol(listener),
+        h11_max_incomplete_event_size=HEADERS,
+        backlog=ACCEPTED_AT_ONCE,
+        timeout_keep_alive=30,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -68,7 +80,8 @@ def serve_pages(
         ssl_certfile=access.certificate or None,
         ssl_keyfile=access.key or None,
     )
-    _PageServer(config, lambda: log.info(f"{what} serves", url=url, **reported)).run()
+    with listener:
+        _PageServer(config, lambda: log.info(f"{what} serves", url=url, **reported)).run([listener])
     log.info(f"{what} stopped", **reported)
 
 
