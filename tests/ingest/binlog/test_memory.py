@@ -13,6 +13,9 @@ import pytest
 from cdc.model.compression import zstd
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.columns import LoggedColumn
+from ingest.binlog.format.compressed import parse_payload, payload_events
+from ingest.binlog.format.errors import CorruptBinlog
+from ingest.binlog.rows.convert import inflate
 from ingest.binlog.writer.writer import BinlogWriter
 
 NOW = 1_700_000_000
@@ -105,3 +108,72 @@ def test_a_decompression_bomb_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"".join(data))
     done = subprocess.run([sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, check=False)
     assert "a compressed event claims 2147483648 bytes" in done.stderr
+
+
+def payload(content: bytes, declared: int | None) -> bytes:
+    """Return the body of a compressed transaction that declares a size."""
+    packed = zstd.compress(content)
+    size = b"" if declared is None else b"\x03\x09\xfe" + struct.pack("<Q", declared)
+    return b"\x02\x01\x00" + size + b"\x01\x09\xfe" + struct.pack("<Q", len(packed)) + b"\x00" + packed
+
+
+@pytest.mark.parametrize(
+    ("size", "declared", "error"),
+    [
+        (1 << 30, None, "more than 268435456"),
+        (1 << 30, 1 << 30, "more than 268435456"),
+        (200 << 20, 1000, "more than the 1000 bytes that it declares"),
+    ],
+)
+def test_a_few_kilobytes_do_not_become_gigabytes(size: int, declared: int | None, error: str, tmp_path: Path) -> None:
+    """The bytes exist, so only the limits stop them: that of an event, and the size that the transaction declares."""
+    header = struct.pack("<IBIIIH", NOW, 30, 1, size, 0, 0)
+    compressor = zstd.ZstdCompressor()
+    part = b"\0" * (1 << 20)
+    packed = b"".join(
+        [compressor.compress(header), *(compressor.compress(part) for _ in range(300)), compressor.flush()]
+    )
+    lengths = b"" if declared is None else b"\x03\x09\xfe" + struct.pack("<Q", declared)
+    body = b"\x02\x01\x00" + lengths + b"\x01\x09\xfe" + struct.pack("<Q", len(packed)) + b"\x00" + packed
+    assert len(body) < 100_000
+    writer = BinlogWriter(server_version="8.0.36")
+    path = tmp_path / "bomb"
+    path.write_bytes(writer.begin(NOW) + writer.anonymous(NOW) + writer.event(40, body, NOW))
+    child = """
+from ingest.binlog import BinlogReader
+from ingest.binlog.format.errors import CorruptBinlog
+from ingest.binlog.transports.file_transport import FileTransport
+import sys
+try:
+    for change in BinlogReader(FileTransport(sys.argv[1])).changes():
+        pass
+except CorruptBinlog as error:
+    print(error)
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(int(peak.split()[1]) // 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", child, str(path)], capture_output=True, text=True, check=True)
+    *said, peak = done.stdout.splitlines()
+    assert error in said[0]
+    assert int(peak) < 100, f"{peak} MiB"
+
+
+@pytest.mark.parametrize(("more", "error"), [(-1, "more than"), (0, ""), (1, "1 bytes less")])
+def test_a_compressed_transaction_has_the_size_that_it_declares(more: int, error: str) -> None:
+    inner = BinlogWriter(checksum=False)
+    content = inner.query("d", "BEGIN", NOW) + inner.xid(1, NOW)
+    events = payload_events(parse_payload(payload(content, len(content) + more)))
+    if error:
+        with pytest.raises(CorruptBinlog, match=error):
+            list(events)
+    else:
+        assert b"".join(events) == content
+    assert b"".join(payload_events(parse_payload(payload(content, None)))) == content
+
+
+def test_a_compressed_value_is_bounded() -> None:
+    """A value of a COMPRESSED column claims its size, too. More bytes than that are not decompressed."""
+    bomb = zlib.compress(b"\0" * (10 << 20), wbits=-15)
+    with pytest.raises(ValueError, match="more than 268435456"):
+        inflate(b"\x8c" + (300 << 20).to_bytes(4, "big") + bomb)
+    assert inflate(b"\x8c" + (10 << 20).to_bytes(4, "big") + bomb) == b"\0" * (10 << 20)

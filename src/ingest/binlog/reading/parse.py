@@ -269,7 +269,7 @@ def _heartbeat_v2(body: bytes) -> Facts:
 
 def _payload(body: bytes) -> Facts:
     payload = parse_payload(body)
-    return {"compression": payload.compression, "size": payload.size}
+    return {"compression": payload.compression, "size": payload.size or 0}
 
 
 Parser = tuple[Callable[..., e.Event], Callable[[bytes], Facts]]

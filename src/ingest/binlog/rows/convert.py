@@ -14,11 +14,10 @@ import orjson
 
 from ingest.binlog.format.canonical import logged_json
 from ingest.binlog.format.columns import LoggedColumn
+from ingest.binlog.format.compressed import MAX_INFLATED
 from ingest.binlog.format.errors import UndecodableValue
 from ingest.binlog.format.temporal import timestamp_text
 from ingest.binlog.json.jsonb import JSON_NULL
-
-MAX_INFLATED: Final = 1 << 30
 
 
 def refuse_sign(column: LoggedColumn) -> NoReturn:
@@ -78,7 +77,7 @@ def inflate(raw: bytes) -> bytes:
         raise ValueError(f"a compressed column uses method {method}, but only zlib is supported")
     length = int.from_bytes(raw[1 : 1 + size_of_length], "big")
     if length > MAX_INFLATED:
-        raise ValueError(f"a compressed column claims {length} bytes")
+        raise ValueError(f"a compressed column claims {length} bytes, more than {MAX_INFLATED}")
     # Bit 3: zlib's wrapper is absent (column_compression_zlib_wrap=OFF, the default).
     window = -zlib.MAX_WBITS if header & 8 else zlib.MAX_WBITS
     text = zlib.decompressobj(window).decompress(raw[1 + size_of_length :], length or 1)
