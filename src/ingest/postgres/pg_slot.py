@@ -19,8 +19,10 @@ from ingest.records.capture_interfaces import LogReplaced, PositionLost
 
 _SLOT = """SELECT plugin, coalesce(database, ''), wal_status, confirmed_flush_lsn, restart_lsn, active_pid,
 pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn) FROM pg_replication_slots WHERE slot_name = {}"""
-_OLDEST = """SELECT pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
-AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"""
+_OLDEST = """SELECT 'pid ' || pid, usename, xact_start FROM pg_stat_activity WHERE backend_xid IS NOT NULL
+AND pid <> pg_backend_pid()
+UNION ALL SELECT 'prepared transaction ' || quote_literal(gid), owner, prepared FROM pg_prepared_xacts
+ORDER BY 3 LIMIT 1"""
 # seconds to wait for the end of transactions that ran when a slot was created, or a table's first chunk requested
 TIMEOUT = 60.0
 
@@ -124,7 +126,7 @@ def displace(connection: PgConnection, source: Source, names: Names) -> None:
 def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
     """Return the error for an operation that waits too long for an open transaction, which the error names."""
     rows = connection.texts(_OLDEST)
-    who = f"the oldest: pid {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended since"
+    who = f"the oldest: {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended since"
     return Retriable(
         f"source {source.name}: {what} while transactions are open that began before ({who})",
         "end them, or wait for them",

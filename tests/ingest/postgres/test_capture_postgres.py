@@ -13,6 +13,7 @@ import pytest
 from cdc.model.errors import UsageError
 from cdc.topology.reader import read_topology
 from ingest.capture.groups import Limits
+from ingest.postgres import pg_snapshot
 from ingest.postgres.pg_connection import PgConnection, PgError, connected
 from ingest.records.capture_interfaces import LogReplaced, PositionLost
 from tests.support.pg_captured import Capture, KilledError, PgCaptured, Row, topology_text
@@ -507,6 +508,30 @@ def test_an_added_table_waits_for_open_transactions(capture: Capture) -> None:
         time.sleep(1.0)
         assert captured.state("u") == {}
         connection.commit()
+    captured.caught_up()
+    captured.stop()
+    assert list(captured.state("u").values()) == [{"id": 1, "v": 1}]
+
+
+def test_a_prepared_transaction_that_delays_a_table_is_named(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no session that could be found; the rows of other tables flow meanwhile."""
+    monkeypatch.setattr(pg_snapshot, "TIMEOUT", 0.5)
+    captured = capture()
+    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)")
+    captured.start()
+    captured.caught_up()
+    captured.stop()
+    with captured.connect(autocommit=False) as connection:
+        connection.execute("INSERT INTO u VALUES (1, 1)")
+        connection.execute("PREPARE TRANSACTION 'it''s held'")
+    text = topology_text(captured.server, captured.name, "[t, u]")
+    captured.topology = read_topology(text, file="both.yml", environ={})
+    captured.start()
+    named = "prepared transaction 'it''s held' of "
+    wait_for(lambda: any(named in one for one in captured.retried), f"{captured.retried}", seconds=30)
+    captured.sql("INSERT INTO t VALUES (1, 1)")
+    wait_for(lambda: len(captured.state("t")) == 1, "other tables wait, too", seconds=30)
+    captured.sql("COMMIT PREPARED 'it''s held'")
     captured.caught_up()
     captured.stop()
     assert list(captured.state("u").values()) == [{"id": 1, "v": 1}]
