@@ -46,9 +46,11 @@ check: $(BIN)/tailorbird ## check format, lint, types and layers
 docs: $(BIN)/tailorbird ## build the documentation site into build/site; broken links and anchors are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-test: ## run the checks, then all tests on real servers, as CI does
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check setup-test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS)
+# the checks use what the tests leave of the processors, since servers and clients often wait for one another
+test: setup-test ## run the checks and all tests on real servers, as CI does
+	@mkdir -p build; nice -n 10 $(MAKE) --no-print-directory check > build/check.log 2>&1 & checks=$$!; \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS); \
+	tests=$$?; wait $$checks || { cat build/check.log; echo "make check: failed, see above"; exit 1; }; exit $$tests
 
 pictures: setup-test ## take the documentation's screenshots again
 	TAILORBIRD_TESTS_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q -m "integration" tests/integration/pages/test_pictures.py tests/integration/pages/test_fleet_page.py $(ARGS)

@@ -82,15 +82,17 @@ def gateway_of(tmp_path: Path) -> Iterator[Callable[[Any], GatewayProcess]]:
         one.end()
 
 
-@pytest.fixture(params=["mysql", "postgresql"])
+# captures of PostgreSQL that are killed: tests/databases/test_random_databases.py
+@pytest.fixture(params=["mysql", pytest.param("postgresql", marks=pytest.mark.matrix)])
 def database(request: pytest.FixtureRequest, capture: Callable[..., Any]) -> Any:
     """Create a database with a table t to capture, on either server."""
     make = capture if request.param == "mysql" else request.getfixturevalue("capture_postgres")
     return make("t")
 
 
+@pytest.mark.parametrize(("kills", "size"), [(4, 30_000), pytest.param(8, 80_000, marks=pytest.mark.matrix)])
 def test_killed_at_random_each_change_is_seen_exactly_once(
-    database: Any, gateway_of: Callable[[Any], GatewayProcess]
+    database: Any, gateway_of: Callable[[Any], GatewayProcess], kills: int, size: int
 ) -> None:
     """Kill -9 in the snapshot, between records and their commit, and anywhere in the stream, under live traffic. Every
     second capture runs through a gateway, one of which is killed as well.
@@ -98,7 +100,7 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
     captured, random = database, Random(5)
     gateway = gateway_of(captured)
     captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
-    rows = {key: key for key in range(80_000)}
+    rows = {key: key for key in range(size)}
     for start in range(0, len(rows), 10_000):
         captured.sql("INSERT INTO t VALUES " + ",".join(f"({key},{key})" for key in range(start, start + 10_000)))
     topic = captured.topic("t")
@@ -106,7 +108,7 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
     traffic.start()
     snapshots = stopped = 0
     try:
-        for kill in range(6):
+        for kill in range(kills):
             process = captured.start(*(gateway.options if kill % 2 == 0 else ()))
             if kill < 2:  # in the snapshot: as soon as its first rows arrive
                 level, grown = "read_uncommitted", random.choice((1, 2000, 4000))
@@ -123,7 +125,7 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
                 return end > seen and (level == "read_committed" or end > captured.ends("t", "read_committed"))
 
             captured.wait_for(reached, "no progress")
-            if kill == 4:
+            if kill == kills - 2:
                 gateway.end()
                 gateway.start()
                 seen = captured.ends("t", "read_committed")
@@ -145,7 +147,7 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
     assert captured.end_of(process)[0] == 0
     assert gateway.end(signal.SIGTERM) == 0
     assert snapshots >= 1
-    assert stopped == 6
+    assert stopped == kills
 
     records = captured.read(topic)
     events = [(partition, json.loads(value)) for partition, _, value in records if value is not None]
