@@ -43,7 +43,8 @@ def reported(one: Change) -> Mapping[str, Any]:
 def _cost(one: Change) -> str:
     parts = [] if one.records is None else [f"reads {one.records:,} changes of the log"]
     if one.rows is not None and one.action != "leave":
-        parts.append(f"{'writes' if one.action in ('join', 'build', 'rebuild') else 'indexes'} {rows_reported(one.rows)}")
+        does = "writes" if one.action in ("join", "build", "rebuild") else "indexes"
+        parts.append(f"{does} {rows_reported(one.rows)}")
     if one.rows is not None and one.action == "leave" and one.rows.rows:
         parts.append(f"it holds {one.rows.rows:,} records")
     if one.seconds is not None:
