@@ -139,17 +139,17 @@ class AgentServer:
         return agent, invalid
 
     async def _bearer(self, context: Any) -> tuple[FleetIdentity, Validity]:
-        """Authenticate by the token in the call's metadata.
+        """Authenticate by the token in the call's metadata. Wrong tokens do not lock out valid ones.
 
-        While an address is refused for wrong tokens, its attempts are not audited one by one.
+        While an address is refused for wrong tokens, they are not audited one by one.
         """
         address, now = context.peer().rpartition(":")[0], time.monotonic()
-        if self._guesses.shut(address, now) > 0:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _GUESSED)
         header = dict(context.invocation_metadata() or ()).get("authorization", "")
         token = str(header).removeprefix("Bearer ")
         agent = self._fleet.bearer(token)
         if isinstance(agent, str):
+            if self._guesses.shut(address, now) > 0:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _GUESSED)
             self._guesses.failed(address, now)
             shut = f"; {_GUESSED}" if self._guesses.shut(address, now) > 0 else ""
             await self._reject(context, grpc.StatusCode.UNAUTHENTICATED, agent + shut, None)

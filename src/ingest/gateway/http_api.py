@@ -130,13 +130,14 @@ class Guard:
     def operator(self, address: str, what: str, shown: str, role: Role) -> FleetOperator:
         """Return the operator to whom a token belongs. Raises HTTPException 401, 403 or 429, and audits each refusal.
 
-        While an address is refused, its requests are not audited one by one.
+        Wrong tokens do not lock out valid ones: a token cannot be guessed, so the limit only protects the audit log.
+        While an address is refused, its wrong tokens are not audited one by one.
         """
-        wait = self._guesses.shut(address, self._clock())
-        if wait > 0:
-            raise HTTPException(429, "too many wrong tokens from this address", {"Retry-After": str(int(wait) + 1)})
         found = self._commands.token(shown)
         if isinstance(found, str):
+            wait = self._guesses.shut(address, self._clock())
+            if wait > 0:
+                raise HTTPException(429, "too many wrong tokens from this address", {"Retry-After": str(int(wait) + 1)})
             self._guesses.failed(address, self._clock())
             self._commands.refused(FleetOperator("", address), what, found)
             if self._guesses.shut(address, self._clock()) > 0:

@@ -328,7 +328,7 @@ def test_tokens_of_agents(world: GatewayWorld) -> None:
     """A valid token identifies its agent until it is revoked. Wrong, expired, revoked and operators' tokens are
     refused.
 
-    Of a hundred guesses, ten are audited, and then the address is refused.
+    Of a hundred guesses, ten are audited. Then wrong tokens of the address are refused, and valid ones still work.
     """
     plain = grpc.ssl_channel_credentials((world.folder / "authority" / "ca.pem").read_bytes())
     right = token(1)
@@ -351,6 +351,9 @@ def test_tokens_of_agents(world: GatewayWorld) -> None:
     assert codes == [Status.UNAUTHENTICATED] * 6 + [Status.RESOURCE_EXHAUSTED] * 94
     assert len(world.audit.lines) == lines + 10
     assert "refused for a while" in world.audit.lines[-1]["why"]
+    another = GrpcStream(world.tokens, Credentials.of(folder))
+    assert another.open
+    another.close()
     unharmed(world, before)
     world.topic.write(token_record(replace(right, revoked=True)))
     wait_for(lambda: not stream.open, "a revoked token's stream is still open", seconds=10)

@@ -377,15 +377,16 @@ def test_every_route_asks_for_a_token(client: Client) -> None:
 def test_failed_attempts_are_limited(client: Client) -> None:
     """Ten of a hundred attempts receive 401 and are audited, and one line reports that the address is refused.
 
-    A valid token from that address is also refused until the minute ends.
+    Valid tokens of that address work all the time.
     """
     codes = [client.ask("GET", "/v1/agents", token=f"tb_{n:016x}_{'x' * 43}").status_code for n in range(100)]
     assert codes == [401] * 10 + [429] * 90
     assert len(client.session_handler.audit.lines) == 11
-    late = client.ask("GET", "/v1/agents", "view")
+    assert client.ask("GET", "/v1/agents", "view").status_code == 200
+    late = client.ask("GET", "/v1/agents", token=f"tb_{100:016x}_{'x' * 43}")
     assert (late.status_code, int(late.headers["retry-after"]) > 0) == (429, True)
     client.now += 61.0
-    assert client.ask("GET", "/v1/agents", "view").status_code == 200
+    assert client.ask("GET", "/v1/agents", token=f"tb_{100:016x}_{'x' * 43}").status_code == 401
 
 
 @pytest.mark.parametrize(

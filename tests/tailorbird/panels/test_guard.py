@@ -30,7 +30,10 @@ from tailorbird.web.dashboard.guard.http_serve import guard, pages_app, refuse_t
 from tailorbird.web.dashboard.guard.passwords import Attempts, hashed_password, is_right, read_passwords, safe_next
 from tests.support.waiting import wait_for
 
-USERS = {"ada": hashed_password("a right long password", b"0123456789abcdef")}
+USERS = {
+    "ada": hashed_password("a right long password", b"0123456789abcdef"),
+    "bob": hashed_password("a right long password", b"fedcba9876543210"),
+}
 
 
 async def secret(request: Request) -> PlainTextResponse:
@@ -136,11 +139,31 @@ def test_forged_requests_are_refused(browser: httpx.Client) -> None:
 
 
 def test_a_thousand_wrong_passwords_are_mostly_not_looked_at(browser: httpx.Client) -> None:
-    """Ten are; then the address waits, and the right one with it."""
-    found = [login(browser, f"user{i % 7}", f"wrong {i}") for i in range(1_000)]
+    """Ten per name are; then the name waits at this address, and the right password with it."""
+    found = [login(browser, "ada", f"wrong {i}") for i in range(1_000)]
     assert (found.count(401), found.count(429)) == (10, 990)
     assert login(browser, "ada", "a right long password") == 429
     assert browser.get("/").status_code == 401
+
+
+def test_wrong_passwords_of_one_address_lock_no_one_out_elsewhere(browser: httpx.Client) -> None:
+    """Nor other users of the same address."""
+    other = httpx.HTTPTransport(local_address="127.0.0.2")
+    with httpx.Client(base_url=browser.base_url, transport=other) as elsewhere:
+        assert [login(browser, "ada", f"wrong {i}") for i in range(11)] == [401] * 10 + [429]
+        assert login(browser, "bob", "a right long password") == 303
+        assert login(elsewhere, "ada", "a right long password") == 303
+
+
+def test_an_address_that_tries_many_names_waits() -> None:
+    attempts = Attempts(each=100)
+    for number in range(100):
+        assert attempts.seconds_to_wait("a", float(number)) == 0
+        attempts.wrong("a", float(number))
+    assert attempts.seconds_to_wait("a", 100.0) > 0
+    attempts.undo("a")
+    assert attempts.seconds_to_wait("a", 100.0) == 0
+    attempts.undo("unknown")
 
 
 def test_attempts_are_forgotten_in_time_and_bounded() -> None:
@@ -173,7 +196,7 @@ def test_hashes_are_argon2_of_one_password() -> None:
     assert USERS["ada"].startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     assert is_right(USERS, "ada", "a right long password")
     assert not is_right(USERS, "ada", "a right long passwore")
-    assert not is_right(USERS, "bob", "a right long password")
+    assert not is_right(USERS, "eve", "a right long password")
     assert not is_right(USERS, "ada", "x" * 2_000)
 
 

@@ -55,7 +55,8 @@ class LoginWall:
     def __init__(self, app: ASGIApp, users: Mapping[str, str], *, secure: bool) -> None:
         self._app, self._users, self._secure = app, users, secure
         self._sessions: OrderedDict[str, float] = OrderedDict()
-        self._attempts = Attempts()
+        # of one address for one name, and for all names: whoever has another address cannot lock a user out
+        self._attempts, self._sprayed = Attempts(each=10), Attempts(each=100)
         self._hashing = asyncio.Semaphore(2)  # each needs 19 MiB and a processor
         self._session = "__Host-tailorbird" if secure else "tailorbird"
         self._form = "__Host-tailorbird-form" if secure else "tailorbird-form"
@@ -119,20 +120,21 @@ class LoginWall:
             return self._page(request, "The form was too old: try again.", 403, wanted)
         name, now = form.get("name", "")[:64], time.monotonic()
         address = request.client.host if request.client else ""
-        wait = max(self._attempts.seconds_to_wait(who, now) for who in (f"address {address}", f"name {name}"))
+        who = f"{address} {name}"
+        wait = max(self._attempts.seconds_to_wait(who, now), self._sprayed.seconds_to_wait(address, now))
         if wait:
             answer = self._page(request, f"Too many wrong passwords: wait {wait / 60:.0f} minutes.", 429, wanted)
             answer.headers["Retry-After"] = str(int(wait) + 1)
             return answer
         # recorded before verification: of a hundred concurrent attempts only the first few may be verified
-        for who in (f"address {address}", f"name {name}"):
-            self._attempts.wrong(who, now)
+        self._attempts.wrong(who, now)
+        self._sprayed.wrong(address, now)
         async with self._hashing:
             right = await asyncio.to_thread(is_right, self._users, name, form.get("password", ""))
         if not right:
             return self._page(request, "Wrong name or password.", 401, wanted)
-        for who in (f"address {address}", f"name {name}"):
-            self._attempts.right(who)
+        self._attempts.right(who)
+        self._sprayed.undo(address)
         return self._in(safe_next(wanted))
 
     def _in(self, to: str) -> Response:

@@ -58,17 +58,17 @@ def is_right(users: Mapping[str, str], name: str, password: str) -> bool:
 
 
 class Attempts:
-    """Counts recent wrong passwords per address and per name. After too many, attempts are rejected without a check.
+    """Counts recent wrong passwords of each client. After too many, its attempts are rejected without a check.
 
-    Times are in seconds. At most `most` addresses and names are remembered; the one with the oldest attempt is
-    dropped first."""
+    A client is an address, or an address with a user's name: other addresses can then not lock a user out. Times are in
+    seconds. At most `most` clients are remembered; the one with the oldest attempt is dropped first."""
 
     def __init__(self, *, each: int = 10, within: float = 600.0, most: int = 10_000) -> None:
         self._each, self._within, self._most = each, within, most
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
 
     def seconds_to_wait(self, who: str, now: float) -> float:
-        """Return the seconds until an address or name may try again (0: now)."""
+        """Return the seconds until a client may try again (0: now)."""
         times = [at for at in self._wrong.get(who, ()) if at > now - self._within]
         return times[-self._each] + self._within - now if len(times) >= self._each else 0.0
 
@@ -82,6 +82,11 @@ class Attempts:
     def right(self, who: str) -> None:
         """Forget the wrong passwords."""
         self._wrong.pop(who, None)
+
+    def undo(self, who: str) -> None:
+        """Forget the newest attempt, which was right. The earlier ones count."""
+        if times := self._wrong.get(who):
+            times.pop()
 
 
 def safe_next(path: str) -> str:
