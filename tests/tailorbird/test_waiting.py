@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from cdc.model.errors import UsageError
 from cdc.model.event import Position
 from cdc.topology.reader import read_topology
-from cdc.topology.topology import Topology
+from cdc.topology.topology import SourceType, Topology
 from tailorbird.operate.status.captured_position import CapturedPosition
-from tailorbird.operate.wait.goal import Goal, goal_of, lacking, logged, shows, targets
+from tailorbird.operate.wait.goal import Goal, binlog_source, goal_of, lacking, logged, shows, targets
 
 UUID = "4b5c2c6e-0000-4000-8000-000000000001"
 
@@ -145,6 +146,14 @@ def test_goals_that_can_not_be_waited_for(topology: Topology, source: str, gtid_
     with pytest.raises(UsageError) as error:
         goal_of(topology, source, gtid_set)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["syslog", "maxscale"])
+def test_a_source_whose_end_is_unknown_is_not_waited_for(topology: Topology, kind: SourceType) -> None:
+    """Capture does not know what was sent to it, so an answer would say nothing."""
+    heard = replace(topology.sources["crm"], name="heard", type=kind)
+    with pytest.raises(UsageError, match=f"source heard is of type {kind}: capture does not know what was sent"):
+        binlog_source(replace(topology, sources={"heard": heard}), "heard")
 
 
 def test_what_is_said_when_the_time_is_over() -> None:

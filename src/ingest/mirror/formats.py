@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 Op = Literal["c", "u", "d", "r", "t"]
+_LAST = 1 << 40  # greater than any number that Maxwell gives a change of a transaction
 Image = Mapping[str, Any]
 
 
@@ -128,9 +129,11 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
         file, _, pos = str(found["position"]).rpartition(":")
         digits = file.rpartition(".")[2]
         if digits.isdecimal() and pos.isdecimal():
-            # all changes of a transaction may have the same position, so add their number in it
-            numbers = int(digits), int(pos), int(found.get("xoffset") or 1 << 40)
-            place = UpstreamPlace(str(found.get("server_id", "")), numbers, True)
+            # changes of one transaction may share a position; the last one has `commit` and no number
+            last = found.get("commit") is True
+            number = _LAST if last else int(found.get("xoffset", _LAST - 1))
+            numbers = int(digits), int(pos), number
+            place = UpstreamPlace(str(found.get("server_id", "")), numbers, last or "xoffset" in found)
     if kind == "delete":
         return UpstreamChange("d", data, None, named, table, ts_ms, place)
     before = {**data, **found.get("old", {})} if kind == "update" else None

@@ -232,6 +232,27 @@ def test_maxwell() -> None:
     assert read.repeated == 1
 
 
+@pytest.mark.parametrize("numbered", [True, False], ids=["xoffset", "without xoffset"])
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "without commit"])
+def test_no_change_of_a_transaction_of_maxwell_is_lost(numbered: bool, committed: bool) -> None:
+    """All changes of a transaction share one position. Maxwell numbers them from 0, but not the last one. A restarted
+    Maxwell sends them again: those that have a number, or that precede one, are skipped."""
+
+    def sent(row: int, last: int = 3) -> tuple[bytes, bytes]:
+        ending = {"commit": True} if committed and row == last else {"xoffset": row} if numbered and row < last else {}
+        data = {"id": row, "name": "Daisy", "credit": None, "since": None}
+        record = {"database": "crm", "table": "customers", "type": "insert", "ts": 1_449_786_310, "data": data}
+        key = {"database": "crm", "table": "customers", "pk.id": row}
+        return json.dumps(key).encode(), json.dumps(record | {"position": "master.000006:800911"} | ending).encode()
+
+    rows_sent = [sent(row) for row in range(4)]
+    found, _ = log_events(*rows_sent, form="maxwell", key=("id",))
+    assert [after["id"] for _, after in rows(found)] == [0, 1, 2, 3]
+    again, read = log_events(*rows_sent, *rows_sent, form="maxwell", key=("id",))
+    assert [after["id"] for _, after in rows(again)][:4] == [0, 1, 2, 3]
+    assert read.repeated == (4 if committed else 3 if numbered else 0)
+
+
 def test_upserts() -> None:
     """A key with a row, and a key without one: the record does not say whether the row existed before."""
     found, _ = log_events(

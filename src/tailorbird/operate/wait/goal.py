@@ -66,12 +66,15 @@ def goal_of(topology: Topology, source: str, gtid_set: str) -> Goal:
 
 
 def binlog_source(topology: Topology, source: str) -> None:
-    """Raise UsageError unless the topology captures the source from its log."""
+    """Raise UsageError unless the topology captures the source from a log whose end can be read."""
     if source not in topology.sources:
         raise UsageError(f"{topology.file} has no source {source}", "--source " + " | ".join(topology.sources))
     if topology.sources[source].poll is not None:
         remedy = "a poll publishes a change after at most its interval: see `tailorbird status`"
         raise UsageError(f"source {source} is polled: it has no log, and so no position to wait for", remedy)
+    if topology.sources[source].type in ("syslog", "maxscale"):
+        what = f"source {source} is of type {topology.sources[source].type}: capture does not know what was sent to it"
+        raise UsageError(what, "wait for a source whose log can be read, or look at `tailorbird status`")
 
 
 def targets(topology: Topology, source: str, until: Until, table: str | None) -> tuple[str, ...]:
