@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -108,6 +109,29 @@ def test_a_doctored_history_exchanges_no_columns(server: Server) -> None:
     assert not leaked(capture.sent(), SECRETS)
 
 
+def test_a_false_foreign_key_reveals_no_values(server: Server) -> None:
+    """Values of a checkpoint's foreign keys find changed child rows. Values of hidden columns stay out of it."""
+    policy = "{customers: {mask: {email: redact}, ignored_columns: [pin]}, orders: {}}"
+    capture = policed(server, "relations", policy, "customers", "orders")
+    capture.sql(TABLE.replace(", level ENUM('labelSECRET1', 'labelSECRET2') DEFAULT 'labelSECRET1'", ""))
+    capture.sql("CREATE TABLE orders (id INT PRIMARY KEY, total INT)", "INSERT INTO orders VALUES (1, 2)")
+    insert(capture, 0)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0"] and len(capture.rows("orders")) == 1, "the snapshot is missing")
+    capture.stop()
+    newest = capture.broker.checkpoints[-1]
+    relation = ["relations", "orders", ["id"], "relations", "customers", ["pin"], "CASCADE", "CASCADE"]
+    state = {**newest.state, "mends": {"relations": [relation]}}
+    capture.broker.checkpoints.append(replace(newest, state=state))
+    capture.sql("UPDATE customers SET pin = 'pinSECRET1', name = 'n1'")
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n1"], "the update is missing")
+    capture.wait_quiet()
+    capture.stop()
+    assert any("table is read again" in line for line in capture.reported.lines), "the foreign key was followed"
+    assert not leaked(capture.sent(), SECRETS)
+
+
 def test_statements_do_not_leave_the_host(server: Server) -> None:
     """Capture publishes columns: no literals, comments, defaults or labels of hidden columns, and no other tables."""
     capture = policed(server, "statements", POLICY, "customers")
@@ -147,6 +171,22 @@ def test_statements_do_not_leave_the_host(server: Server) -> None:
     assert b"pin" in sent, "the history has the names of the table's columns"
 
 
+def test_a_table_that_the_policy_allows_can_be_added(server: Server) -> None:
+    """The history has its columns before it is captured, so it is read at once when the configuration names it."""
+    capture = policed(server, "added", "{customers: {ignored_columns: [pin, email, level]}, orders: {}}", "orders")
+    capture.sql(TABLE, "CREATE TABLE orders (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
+    insert(capture, 0)
+    capture.start()
+    capture.wait(lambda: len(capture.rows("orders")) == 1, "the snapshot is missing")
+    capture.stop()
+    capture.tables = ("customers", "orders")
+    capture.start()
+    capture.wait(lambda: [row["name"] for row in capture.rows("customers")] == ["n0"], "the added table is missing")
+    capture.stop()
+    assert not any("left out" in line for line in capture.reported.lines), capture.reported.lines
+    assert not leaked(capture.sent(), [*SECRETS, "labelSECRET1"])
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
 def test_other_servers(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -166,6 +206,7 @@ def test_other_servers(flavour: str, tmp_path_factory: pytest.TempPathFactory) -
         tests: tuple[Callable[[Server], None], ...] = (
             test_a_table_that_hides_columns_is_left_out_while_the_log_does_not_name_them,
             test_a_doctored_history_exchanges_no_columns,
+            test_a_false_foreign_key_reveals_no_values,
             test_statements_do_not_leave_the_host,
         )
         for test in tests:

@@ -104,6 +104,7 @@ class Source:
 
     `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
     the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
+    `permitted` returns the policy's rule of any table, None if the table must not leave the host.
     `repr` omits `password` and `url`, so that they appear in no message or log.
     """
 
@@ -130,6 +131,7 @@ class Source:
     heartbeat_interval_ms: int = 0
     dumps: bool = True
     conditions: Callable[[TableId, str], str] | None = field(default=None, repr=False, compare=False)
+    permitted: Callable[[TableId], TableRule | None] | None = field(default=None, repr=False, compare=False)
     dbname: str = ""
     slot_name: str = ""
     publication_name: str = ""
@@ -153,7 +155,7 @@ class Source:
     @property
     def is_restricted(self) -> bool:
         """Return whether a policy of the database's host decides what leaves the host."""
-        return self.conditions is not None
+        return self.permitted is not None
 
     @property
     def is_trusted(self) -> bool:

@@ -145,6 +145,7 @@ def narrowed(
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, tls=local.tls, dumps=policy.dumps,
         conditions=lambda table, where: condition(where, _allowed(local, table).may_compare),
+        permitted=lambda table: _permitted(local, table),
     )  # fmt: skip
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
@@ -200,6 +201,16 @@ def _rule(
         restrictions.append(f"{name}: columns {', '.join(allowed.masks)} leave masked")
     return replace(
         made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=False, by_name=True
+    )
+
+
+def _permitted(local: LocalConnection, table: TableId) -> TableRule | None:
+    """Return the policy's own rule of a table; None if the table must not leave the host."""
+    allowed = local.table(table.database, table.table)
+    if allowed is None:
+        return None
+    return TableRule(
+        ignored_columns=allowed.ignored, masks=allowed.masks, only_columns=allowed.columns, by_name=allowed.hides
     )
 
 

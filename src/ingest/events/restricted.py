@@ -1,14 +1,14 @@
 """Remove from table definitions what a host's policy keeps on the host.
 
-Statements do not leave the host, because they contain literals and comments. Neither do definitions of tables that are
-not captured. Hidden columns (ignored or masked) keep their names and types, without labels of ENUM and SET, and without
+Statements do not leave the host, because they contain literals and comments. Neither do definitions of tables outside
+the policy. Hidden columns (ignored or masked) keep their names and types, without labels of ENUM and SET, and without
 defaults. The result is complete enough to resume from: the log names its columns, and the server has the rest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cdc.model.filters import TableRule
@@ -25,15 +25,15 @@ _FLAGS = ("AUTO_INCREMENT", "INVISIBLE", ROW_START, ROW_END)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """What a policy lets leave of a source's table definitions: those of captured tables, by `rules`.
+    """What a policy lets leave of a source's table definitions: those of tables with a rule.
 
-    `captured(database, table)` takes names as the server stores them.
+    `rule` returns the rule of a table; None if nothing of it may leave. `databases` are those of the source. Names are
+    as the server stores them.
     """
 
     source: str
     databases: frozenset[str]
-    captured: Callable[[str, str], bool]
-    rules: Mapping[TableId, TableRule]
+    rule: Callable[[TableId], TableRule | None]
 
     def catalog(self, catalog: Catalog) -> Catalog:
         """Return the catalog without labels of hidden columns, and without texts of statements."""
@@ -42,7 +42,7 @@ class Restriction:
 
     def columns(self, table: TableId, columns: tuple[Column, ...]) -> tuple[Column, ...]:
         """Return the columns of a table without labels of hidden ones."""
-        rule = self.rules.get(table)
+        rule = self.rule(table)
         if rule is None:
             return columns
         return tuple(
@@ -52,7 +52,10 @@ class Restriction:
 
     def keeps(self, name: TableName) -> bool:
         """Return whether the history may contain the table; an empty table name means the database itself."""
-        return self.captured(*name) if name[1] else name[0] in self.databases
+        return self.rule(self._id(name)) is not None if name[1] else name[0] in self.databases
+
+    def _id(self, name: TableName) -> TableId:
+        return TableId(source=self.source, database=name[0], table=name[1])
 
     def stored(self, change: SchemaChange) -> SchemaChange:
         """Return a change as the history stores it: without its statement, other tables, and values."""
@@ -67,7 +70,7 @@ class Restriction:
         return self.keeps((state.table_id.database, state.table_id.table))
 
     def _table(self, name: TableName, table: TableDefinition) -> TableDefinition:
-        rule = self.rules.get(TableId(source=self.source, database=name[0], table=name[1]))
+        rule = self.rule(self._id(name))
         if rule is None or not any(rule.hides(column.name) for column in table.columns):
             return table
         columns = tuple(
@@ -77,7 +80,7 @@ class Restriction:
         return replace(table, columns=columns)
 
     def _state(self, state: TableState) -> TableState:
-        rule = self.rules.get(state.table_id) or TableRule()
+        rule = self.rule(state.table_id) or TableRule()
         schema, detail = state.schema, state.detail
         if schema is not None:
             columns = self.columns(state.table_id, schema.columns)
@@ -90,13 +93,18 @@ class Restriction:
 
 
 def restriction_of(source: Source) -> Restriction | None:
-    """Return what the policy of the source's host lets leave; None without a policy."""
-    if not source.is_restricted:
+    """Return what the policy of the source's host lets leave; None without a policy.
+
+    A table that the policy allows is part of the history even if it is not captured, so that it can be added later.
+    """
+    permitted = source.permitted
+    if permitted is None:
         return None
-    return Restriction(
-        source=source.name, databases=source.databases, rules=source.rules,
-        captured=lambda database, table: source.captures(TableId(source=source.name, database=database, table=table)),
-    )  # fmt: skip
+
+    def rule(table: TableId) -> TableRule | None:
+        return None if (own := permitted(table)) is None else source.rules.get(table, own)
+
+    return Restriction(source=source.name, databases=source.databases, rule=rule)
 
 
 def without_labels(column_type: str) -> str:
