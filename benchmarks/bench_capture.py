@@ -40,6 +40,7 @@ from benchmarks.decode.mysql_log import LogServer, serve_logs
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.decode.workload import DATABASE, Shape, shape
 from benchmarks.harness import options_of, output_of, report, run_benchmark, run_facts, warn_if_busy
+from benchmarks.page import write_page
 from cdc.model.artefacts import cache_folder
 from cdc.model.errors import TailorbirdError
 from cdc.model.event import Position
@@ -54,17 +55,6 @@ from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.proc_tools import find_java
 from tailorbird.devtools.stack.progress import silent
 from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, Ports, StackSettings
-
-NOTES = (
-    "One MySQL 8.0 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve columns"
-    " and two shapes as in `decode.md`; the snapshot reads the rows that remain after the bulk binlog.",
-    "Tailorbird: `python -m ingest`, exactly once (Kafka transactions, acks=all, lz4), metrics and health as deployed.",
-    "Debezium 3.6.1: its embedded engine at its default queue and batch (8192, 2048), one task, JSON converter without"
-    " schemas, decimals as strings, times as ISO strings; the records of a batch are sent by a KafkaProducer (acks=all,"
-    " idempotent, lz4, linger 5 ms) and marked as processed once the broker has all of them, as Debezium Server does:"
-    " at least once. Offsets and schema history are in memory, which saves disk writes.",
-    "Both write deletes as an event and a tombstone. The consumer that counts runs after a pass, not during it.",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +212,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
     complete = (tasks, sides) == (list(TASKS), list(SIDES))
     output = output_of(options, "capture.md", full=complete and options.rounds >= 2)
     if output:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(document(passes, stages, facts, NOTES))
+        write_page(output, document(passes, stages, facts))
     if options.json:
         print(json.dumps(as_json(passes, stages, facts), ensure_ascii=False, indent=2))
     else:

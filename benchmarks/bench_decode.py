@@ -31,26 +31,8 @@ from benchmarks.decode.report import (
 )
 from benchmarks.decode.workload import SHAPES, Shape, ShapeName, shape
 from benchmarks.harness import options_of, output_of, report, run_benchmark, run_facts, warn_if_busy
+from benchmarks.page import write_page
 from cdc.model.artefacts import cache_folder
-
-NOTES = (
-    "One MySQL 8.0 on the loopback address, ROW, FULL images, FULL metadata, GTID, CRC32, no TLS; all libraries read"
-    " the same binlog files from it. Twelve columns: INT UNSIGNED, INT, DECIMAL(12,2),"
-    " DOUBLE, VARCHAR and TEXT in utf8mb4, DATETIME(6), TIMESTAMP, DATE, JSON, ENUM, VARBINARY.",
-    "Bulk: inserts of 1000 rows, transactions of 600 updates and 400 deletes. OLTP: one row per transaction, 10"
-    " inserts, 7 updates, 3 deletes in turn.",
-    "Debezium is its embedded engine (the asynchronous one, which its builder creates) with the settings of its"
-    " documentation's example and defaults for everything that affects speed: max.batch.size 2048, max.queue.size 8192,"
-    " poll.interval.ms 500, no transaction metadata. Deviations from the example save it work: no TLS, no snapshot,"
-    " offsets and schema history in memory, no tombstones, no schema change events, no log, Connect structs instead of"
-    " JSON text, batches instead of single records. The clock stops at the last full batch, so that no"
-    " poll interval is measured. “Debezium, larger queue” is the same with 4096, 16384 and 10 ms.",
-    "Values have the types that each library returns by itself: Debezium Connect structs without a converter"
-    " (BigDecimal, JSON as text), go-mysql `[]any` with `ParseTime` (signs of unsigned columns and"
-    " labels of ENUM, which it leaves to its caller, are only added in the checked pass), mysql-replication"
-    " dictionaries. Peers do not verify CRC32 by default; Tailorbird always does.",
-    "Debezium and go-mysql decode in separate threads from the consumer; the Python libraries use one thread.",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,8 +96,7 @@ def _show(
     complete = len(libraries) == len(LIBRARIES) and len(checked) == len(SHAPES)
     output = output_of(options, "decode.md", full=complete and options.rounds >= 3)
     if output:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(document(measurements=measurements, checked=checked, facts=facts, notes=NOTES))
+        write_page(output, document(measurements=measurements, checked=checked, facts=facts))
     if options.json:
         print(json.dumps(as_json(measurements, facts), ensure_ascii=False, indent=2))
     else:

@@ -70,8 +70,8 @@ def test_ratio_lines_have_the_form_that_scripts_look_for() -> None:
         "oltp: 2.00× Debezium, larger queue",
     ]
     assert [ratio.failed for ratio in found] == [False, False, False, True, False]
-    assert found[1].verdict == "must ≥ 1.8: reached, aim ≥ 2.5: reached"
-    assert found[2].verdict == "aim ≥ 0.6: missed"
+    assert found[1].verdict == "required ≥ 1.8: reached, goal ≥ 2.5: reached"
+    assert found[2].verdict == "goal ≥ 0.6: missed"
 
 
 def test_no_ratio_without_our_own_figure() -> None:
@@ -152,13 +152,11 @@ def test_document_and_json_carry_every_figure() -> None:
         measurements=measurements,
         checked={"bulk": [reading(), reading("Debezium")]},
         facts={"date": "today"},
-        notes=["a condition"],
     )
     assert "| bulk | tailorbird 1 | 500 | 1,000 · 500 · 250 | 500.0 |" in page
-    assert "| bulk: 2.00× Debezium | must ≥ 1.8: reached, aim ≥ 2.5: missed |" in page
+    assert "| bulk: 2.00× Debezium | required ≥ 1.8: reached, goal ≥ 2.5: missed |" in page
     assert "1,000 changes (500 inserts, 300 updates, 200 deletes)" in page
     assert "- date: today" in page
-    assert "- a condition" in page
     assert len(rate_table(measurements)) == 4
     answered = as_json(measurements, {"date": "today"})
     assert answered["ratios"] == [{"shape": "bulk", "peer": "Debezium", "ratio": 2.0, "must": 1.8, "aim": 2.5}]

@@ -1,0 +1,95 @@
+"""The pages of docs/results have the prose of their templates, so that the next run of a benchmark keeps it.
+
+Each test fills a template with a sample that has the verdicts of the committed page. Figures may differ.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from benchmarks import bench_capture_postgres
+from benchmarks.capture import report as capture
+from benchmarks.decode import report as decode
+from benchmarks.page import bullets, paragraph, span, write_page
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+FIGURE = re.compile(r"[-+]?\d+(?:[.,:]\d+)*")
+FACTS = {"command": "c", "date": "d", "machine": "m", "versions": "v"}
+FACT = re.compile(r"^- (command|date|machine|versions): .*(?:\n  .*)*", re.MULTILINE)
+
+
+def prose(page: str) -> list[str]:
+    """Return the blocks of a page before its first section, with figures, facts of the run and line ends masked."""
+    written = FACT.sub(r"- \1", page.partition("\n## ")[0])
+    return [FIGURE.sub("#", " ".join(block.split())) for block in written.split("\n\n")]
+
+
+def committed(name: str) -> list[str]:
+    return prose((RESULTS / f"{name}.md").read_text())
+
+
+def test_a_run_keeps_the_sections_that_people_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "results" / "any.md"
+    write_page(file, "# Any\n\nResult: 1\n")
+    file.write_text(file.read_text() + "\n## Why\n\nBecause.\n")
+    write_page(file, "# Any\n\nResult: 2\n")
+    assert file.read_text() == "# Any\n\nResult: 2\n\n## Why\n\nBecause.\n"
+
+
+def test_prose_is_wrapped_and_ranges_are_rounded() -> None:
+    assert max(map(len, paragraph("word " * 99).splitlines())) <= 120
+    assert [line[:2] for line in bullets(["word " * 30]).splitlines()] == ["- ", "  "]
+    assert span([3.88, 3.69]) == "3.7 to 3.9"
+    assert span([31.4, 31.2], 0) == "31"
+
+
+def decoded() -> str:
+    """Return a page of decoding."""
+    slower = {"tailorbird": 1.0, "mysql-replication": 16.0, "Debezium": 3.7, "Debezium, larger queue": 3.7}
+
+    def reading(shape: decode.ShapeName, library: decode.Library) -> decode.Reading:
+        seconds = slower.get(library, 1.1) * (1.2 if shape == "oltp" and library != decode.OURS else 1)
+        version = "3.6.1.Final" if "Debezium" in library else "1.0"
+        return decode.Reading(
+            library=library, version=version, inserts=5, updates=3, deletes=2, seconds=seconds, cpu=1.0, sums=None
+        )
+
+    passes = [
+        decode.Measurement(shape=shape, readings=(reading(shape, library),) * 3)
+        for shape in decode.SHAPES
+        for library in decode.LIBRARIES
+    ]
+    checked = {shape: [reading(shape, library) for library in decode.LIBRARIES] for shape in decode.SHAPES}
+    return decode.document(measurements=passes, checked=checked, facts=FACTS)
+
+
+def test_decode() -> None:
+    assert prose(decoded()) == committed("decode")
+
+
+def passes_of(task: capture.Task, rate: int, their_rate: int, number: int) -> list[capture.Pass]:
+    """Return passes of both sides with these rates."""
+    found = []
+    for side, each in zip(capture.SIDES, (rate, their_rate), strict=True):
+        count = capture.TopicCount(kinds={}, moments=tuple(1000 * i // each for i in range(10_000)), size=9_000_000)
+        memory, idle = (80.0, 0.1) if side == "tailorbird" else (1700.0, None)
+        one = capture.Pass(task=task, side=side, counted=count, memory=memory, cpu=0.3, idle=idle)
+        found += [one] * number
+    return found
+
+
+def test_capture() -> None:
+    passes = [
+        *passes_of("bulk", 34_000, 18_000, 2),
+        *passes_of("oltp", 23_000, 11_000, 2),
+        *passes_of("snapshot", 17_000, 13_000, 2),
+    ]
+    stages = [capture.Stages(task="bulk", decoded=14.0, recorded=20.0)]
+    stages.append(capture.Stages(task="oltp", decoded=24.0, recorded=45.0))
+    assert prose(capture.document(passes, stages, FACTS)) == committed("capture")
+
+
+def test_capture_of_postgres() -> None:
+    passes = [*passes_of("bulk", 99_000, 33_000, 3), *passes_of("oltp", 58_000, 22_000, 3)]
+    assert prose(bench_capture_postgres.document(passes, FACTS)) == committed("capture-postgres")
