@@ -52,16 +52,16 @@ class OpenRows:
         deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
             found = self._consumer.consume(2000, timeout=0.25 if first else 0.0)
-            for message in found:
+            ended = not found and not first
+            for message in found:  # all of them: records may follow an end, and are not returned again
                 error, offset = message.error(), message.offset() or 0
+                ended = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is None:
                     self._next = offset + 1
                     self._fold(message.value(), offset)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return
-                elif not error.retriable():
+                elif not ended and not error.retriable():
                     raise KafkaException(error)
-            if not found and not first:
+            if ended:
                 return
 
     def _fold(self, value: bytes | None, offset: int) -> None:

@@ -71,16 +71,16 @@ class OpenRecords:
         deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
             found = consumer.consume(_AT_A_TIME, timeout=0.25 if first else 0.0)
-            for message in found:
+            ended = not found and not first
+            for message in found:  # all of them: records may follow an end, and are not returned again
                 error = message.error()
+                ended = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is None:
                     self._next = (message.offset() or 0) + 1
                     self._fold(message.value(), message.offset() or 0)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return
-                elif not error.retriable():
+                elif not ended and not error.retriable():
                     raise KafkaException(error)
-            if not found and not first:
+            if ended:
                 return
 
     def _fold(self, value: bytes | None, offset: int) -> None:
