@@ -21,28 +21,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.bench_joins import per_batch
 from benchmarks.ending import end
 from benchmarks.joins.aggregates import aggregate_shapes
+from benchmarks.joins.pages import AGGREGATES, write
 from benchmarks.joins.proc_takes import ROOT, flink_python, run
-from benchmarks.joins.report import document, line_of, misses, trusting_line
+from benchmarks.joins.report import line_of, misses, trusting_line
 from benchmarks.joins.workload import write_log
 from joins.kernel.proc_kernel import build
-
-WHAT = """# Groups and many-to-many joins compared with Flink SQL
-
-This page compares the throughput of GROUP BY and of many-to-many joins with Flink SQL.
-
-Written by `make bench-aggregates`: the same Debezium JSON files on the same machine in one session. Both engines
-discard their output; the time is from the start of the query to its end. Flink uses RocksDB, mini-batches and
-two-phase aggregation.
-
-Tailorbird counts a repeated change once (a chunk's row after its stream record, a log that is read again; ADR 30), and
-keeps each row for that. So does Flink with `table.exec.source.cdc-events-duplicate`; the ratios are judged by this
-configuration. By default Flink trusts its source and keeps no row if a query only counts; its figure is shown, too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--shapes: no shape {', '.join(unknown)}; there are {', '.join(known)}")
     build()
     flink = flink_python()
-    lines, missed = [], []
+    lines, ratios, missed = [], [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
         for name in names:
             shape, data = aggregate_shapes(options.scale)[name], Path(folder) / name
@@ -72,17 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ours = replace(ours, changes=changes)
             shutil.rmtree(data)
             lines.append(f"{line_of(name, ours, theirs)}\n{trusting_line(ours, trusting)}")
+            ratios.append(ours.rate / theirs.rate)
             missed += misses(name, ours, theirs)
             print(lines[-1], flush=True)
     if options.scale == 1 and set(names) == set(known) and not options.no_write:
-        facts = {
-            "command": f"make bench-aggregates ARGS='--scale {options.scale:g} --shapes {options.shapes}'",
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "machine": f"{os.cpu_count()} cores, Python {sys.version.split()[0]}",
-        }
-        (ROOT / "docs" / "results").mkdir(parents=True, exist_ok=True)
-        written = document(lines + [f"MISSED {m}" for m in missed], facts, WHAT)
-        (ROOT / "docs" / "results" / "aggregates.md").write_text(written)
+        command = f"make bench-aggregates ARGS='--scale {options.scale:g} --shapes {options.shapes}'"
+        write(ROOT, AGGREGATES, lines, ratios, missed, command)
     for miss in missed:
         print(f"missed: {miss}", file=sys.stderr)
     return 1 if missed else 0

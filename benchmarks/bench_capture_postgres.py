@@ -25,7 +25,7 @@ import psycopg
 from benchmarks.capture.kafka_topics import count, make_topic, timestamp_by_broker, wait_for_records
 from benchmarks.capture.postgres_load import SHAPES, ShapeName, expected, load, preparation
 from benchmarks.capture.proc_captures import our_command, running
-from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, ratio_of, table
+from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, ratios_of, table
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.harness import options_of, output_of, report, run_benchmark, run_facts, warn_if_busy
 from benchmarks.page import bullets, page, paragraph, span, write_page
@@ -48,7 +48,7 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports,
 MUST, AIM = 1.3, 2.0  # times Debezium
 TITLE = "# Capture of PostgreSQL compared with Debezium"
 WHAT = """This page compares the throughput of capture with Debezium's, from PostgreSQL's log to records that Kafka has
-acknowledged. Result: {result} times Debezium. *Bulk* is large transactions, *oltp* is transactions of one row. The
+acknowledged. {result}*Bulk* is large transactions, *oltp* is transactions of one row. The
 columns are those of [capture.md](capture.md)."""
 NOTES = (
     """One PostgreSQL 18 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve
@@ -185,10 +185,11 @@ def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
 
 
 def document(passes: Sequence[Pass], facts: Mapping[str, str]) -> str:
-    """Return the text of docs/results/capture-postgres.md; the passes are those of a full run."""
+    """Return the text of docs/results/capture-postgres.md."""
+    ratios = ratios_of(passes, SHAPES)
     return page(
         TITLE,
-        paragraph(WHAT.format(result=span(ratio_of(passes, shape) for shape in SHAPES))),
+        paragraph(WHAT.format(result=f"Result: {span(ratios)} times Debezium. " if ratios else "")),
         bullets(f"{name}: {value}" for name, value in facts.items()),
         "\n".join(table(passes)),
         bullets(line for line, _ in verdicts(passes)),

@@ -17,16 +17,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.ending import end
 from benchmarks.joins.compare_commits import checkout, compare_shape, is_commit, slower
+from benchmarks.joins.pages import JOINS, write
 from benchmarks.joins.proc_takes import flink_python, run
 from benchmarks.joins.report import (
     MOST_GROWTH,
     Reading,
-    document,
     growth,
     growth_line,
     half_misses,
@@ -48,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="1 = two million changes per shape")
     parser.add_argument("--shapes", default=",".join(SHAPES), help="shapes to run, in order")
-    parser.add_argument(
-        "--no-steady", action="store_true", help="skip the star whose facts all exist before its changes"
-    )
+    parser.add_argument("--no-steady", action="store_true", help="skip the star whose facts all exist at the start")
     parser.add_argument("--no-growth", action="store_true", help="skip the tables that are ten times larger")
     parser.add_argument("--no-write", action="store_true", help="do not write docs/results/joins.md")
     parser.add_argument("--beside", metavar="COMMIT", help="compare with Tailorbird at that commit, not with Flink")
@@ -64,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.beside:
         return _compare_commits(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
     flink = flink_python()
-    lines, missed = [], []
+    lines, ratios, missed = [], [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
         for name in names:
             shape = _shape(name, options.scale)
@@ -74,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ours = run([sys.executable], "engine_tailorbird", name, options.scale, data, changes)
             shutil.rmtree(data)
             lines.append(line_of(name, ours, theirs))
+            ratios.append(ours.rate / theirs.rate)
             missed += misses(name, ours, theirs)
             print(lines[-1], flush=True)
         if not options.no_steady:
@@ -93,13 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # published results come from one complete run; a partial run never replaces them
     whole = options.scale == 1 and set(names) == set(SHAPES) and not options.no_steady and not options.no_growth
     if whole and not options.no_write:
-        facts = {
-            "command": f"make bench-joins ARGS='--scale {options.scale:g} --shapes {options.shapes}'",
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "machine": f"{os.cpu_count()} cores, Python {sys.version.split()[0]}",
-        }
-        (ROOT / "docs" / "results").mkdir(parents=True, exist_ok=True)
-        (ROOT / "docs" / "results" / "joins.md").write_text(document(lines + [f"MISSED {m}" for m in missed], facts))
+        command = f"make bench-joins ARGS='--scale {options.scale:g} --shapes {options.shapes}'"
+        write(ROOT, JOINS, lines, ratios, missed, command)
     elif not options.no_write:
         print("docs/results/joins.md is unchanged: this was not a full run", file=sys.stderr)
     for miss in missed:

@@ -85,7 +85,7 @@ def test_a_run_with_withheld_cpu_is_repeated(
 def test_the_steady_star_is_judged_by_its_halves_alone() -> None:
     ours = replace(reading("ours", [WARM_UP, (100, 1.0, 160), (100, 0.8, 160)]), withheld=0.035)
     assert steady_line(ours) == (
-        "star whose facts all exist before its changes: second half 1.25× the first in changes read and rows written,"
+        "star whose facts all exist at the start: second half 1.25× the first in changes read and rows written,"
         " 1.25× in changes read; rows written per change: 1.60, then 1.60 (CPU steal: 3.5%)"
     )
     assert not half_misses("steady", ours)

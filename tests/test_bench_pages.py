@@ -6,11 +6,14 @@ Each test fills a template with a sample that has the verdicts of the committed 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import bench_capture_postgres
 from benchmarks.capture import report as capture
 from benchmarks.decode import report as decode
+from benchmarks.joins import pages
+from benchmarks.joins import report as joins
 from benchmarks.page import bullets, paragraph, span, write_page
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
@@ -93,3 +96,40 @@ def test_capture() -> None:
 def test_capture_of_postgres() -> None:
     passes = [*passes_of("bulk", 99_000, 33_000, 3), *passes_of("oltp", 58_000, 22_000, 3)]
     assert prose(bench_capture_postgres.document(passes, FACTS)) == committed("capture-postgres")
+
+
+def test_pages_of_partial_runs_have_no_result() -> None:
+    passes = passes_of("oltp", 23_000, 11_000, 1)
+    assert "Result" not in capture.document(passes, [], FACTS)
+    assert "Result: 2.1 times Debezium." in bench_capture_postgres.document(passes, FACTS)
+    assert "Result" not in bench_capture_postgres.document(passes[:1], FACTS)
+    assert "Result" not in decode.document(measurements=[], checked={}, facts=FACTS)
+
+
+def joins_page(template: pages.Template, queries: str, ratios: list[float], *, groups: bool) -> list[str]:
+    """Return the prose of a page of joins or groups; the halves of a reading are as fast as each other."""
+    ours = joins.Reading(
+        engine="tailorbird", changes=9, seconds=1.0, state_bytes=1, restart_bytes=1, batches=((3, 1.0, 3),) * 3
+    )
+    flink = joins.Reading(engine="flink", changes=9, seconds=1.0, state_bytes=1)
+    missed: list[str] = []
+    lines = [joins.line_of(query, ours, flink) for query in queries.split(",")]
+    if groups:
+        lines = [f"{line}\n{joins.trusting_line(ours, flink)}" for line in lines]
+    else:
+        lines += [joins.steady_line(ours), joins.growth_line([ours], [ours])]
+        slower = replace(ours, batches=((3, 1.0, 3), (3, 1.0, 3), (3, 2.0, 3)))
+        missed = joins.misses("star", slower, flink)
+    name = template.file.removesuffix(".md")
+    command = f"make bench-{name} ARGS='--scale 1 --shapes {queries}'"
+    return prose(pages.document(template, lines, ratios, missed, command))
+
+
+def test_joins() -> None:
+    page = joins_page(pages.JOINS, "n1,star,snowflake,hot", [0.9, 2.1], groups=False)
+    assert page == committed("joins")
+
+
+def test_groups() -> None:
+    page = joins_page(pages.AGGREGATES, "revenue,global,hot_group,distinct,pairs,q4", [0.8, 1.1], groups=True)
+    assert page == committed("aggregates")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, Literal
@@ -83,7 +83,7 @@ def rate_of(passes: Sequence[Pass], task: Task, side: Side) -> float | None:
 
 
 def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
-    """Return lines such as `oltp: 1.85× Debezium (required ≥ 1.3: reached)`, and whether each misses what is required."""
+    """Return lines such as `oltp: 1.85× Debezium (required ≥ 1.3: reached)`, and whether each misses its minimum."""
     lines: list[tuple[str, bool]] = []
     for task in TASKS:
         ours, theirs = rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")
@@ -155,9 +155,10 @@ def where(passes: Sequence[Pass], stages: Sequence[Stages]) -> list[str]:
 
 TITLE: Final = "# Capture of MySQL compared with Debezium"
 WHAT: Final = """This page compares the throughput of capture with Debezium's, from MySQL's binary log to records that
-Kafka has acknowledged. Result: {changes} times Debezium's for changes and {snapshot} times for snapshots, with at most
-{memory:.0f}% of the memory. {missed}*Bulk* is large transactions, *oltp* is transactions of one row, *snapshot* is the
-first read of a table."""
+Kafka has acknowledged. {result}*Bulk* is large transactions, *oltp* is transactions of one row, *snapshot* is the first
+read of a table."""
+RESULT: Final = """Result: {changes} times Debezium's for changes and {snapshot} times for snapshots, with at most
+{memory:.0f}% of the memory. """
 COLUMNS: Final = """The columns: the rate of each pass and their median, from the first record until 98% of the records
 are in Kafka; CPU time of the process; its greatest resident memory; size of the records' values before compression."""
 PARTS: Final = """This is wall-clock time: `all` is one second divided by the rate above. The first two parts are
@@ -177,19 +178,11 @@ NOTES: Final = (
 
 
 def document(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[str, str]) -> str:
-    """Return the text of docs/results/capture.md; the passes are those of a full run."""
+    """Return the text of docs/results/capture.md."""
     spent = where(passes, stages)
     return page(
         TITLE,
-        paragraph(
-            WHAT.format(
-                changes=span(ratio_of(passes, task) for task in ("bulk", "oltp")),
-                snapshot=span([ratio_of(passes, "snapshot")]),
-                memory=100
-                * max(_memory(passes, task, "tailorbird") / _memory(passes, task, "Debezium") for task in TASKS),
-                missed=_missed_goals(passes),
-            )
-        ),
+        paragraph(WHAT.format(result=_result(passes))),
         bullets(f"{name}: {value}" for name, value in facts.items()),
         paragraph(COLUMNS),
         "\n".join(table(passes)),
@@ -200,10 +193,20 @@ def document(passes: Sequence[Pass], stages: Sequence[Stages], facts: Mapping[st
     )
 
 
-def ratio_of(passes: Sequence[Pass], task: Task) -> float:
-    """Return Tailorbird's median rate of a task relative to Debezium's."""
-    ours, theirs = rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")
-    return ours / theirs if ours and theirs else 0.0
+def ratios_of(passes: Sequence[Pass], tasks: Iterable[Task]) -> list[float]:
+    """Return Tailorbird's median rate relative to Debezium's for each task that both sides ran."""
+    rates = [(rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")) for task in tasks]
+    return [ours / theirs for ours, theirs in rates if ours and theirs]
+
+
+def _result(passes: Sequence[Pass]) -> str:
+    """Return the result of a full run; empty if a task or a side is missing."""
+    if len(ratios_of(passes, TASKS)) < len(TASKS):
+        return ""
+    shares = [_memory(passes, task, "tailorbird") / _memory(passes, task, "Debezium") for task in TASKS]
+    changes, snapshot = ratios_of(passes, ("bulk", "oltp")), ratios_of(passes, ("snapshot",))
+    result = RESULT.format(changes=span(changes), snapshot=span(snapshot), memory=100 * max(shares))
+    return result + _missed_goals(passes)
 
 
 def _memory(passes: Sequence[Pass], task: Task, side: Side) -> float:
@@ -215,7 +218,7 @@ def _missed_goals(passes: Sequence[Pass]) -> str:
     missed: list[str] = []
     for task in TASKS:
         (_, ratio_goal), (_, rate_goal) = TARGETS[task]
-        if ratio_goal is not None and ratio_of(passes, task) < ratio_goal:
+        if ratio_goal is not None and ratios_of(passes, (task,))[0] < ratio_goal:
             missed.append(f"{ratio_goal:g} times Debezium's rate for *{task}*")
         if rate_goal is not None and (rate_of(passes, task, "tailorbird") or 0.0) < rate_goal:
             missed.append(f"{rate_goal:,} changes/s for *{task}*")

@@ -161,7 +161,7 @@ def rate_table(measurements: Sequence[Measurement]) -> list[str]:
 
 TITLE: Final = "# Decoding the binlog compared with other libraries"
 WHAT: Final = """This page compares the speed of Tailorbird's [binlog library](../binlog.md) with three other libraries
-that read MySQL's binary log. Result: {result}."""
+that read MySQL's binary log.{result}"""
 COLUMNS: Final = """*Bulk* and *oltp* are two binary logs: large transactions, and transactions of one row. `passes` are
 the rates whose median is shown. CPU time is that of all threads."""
 EQUAL: Final = """The {logs}. All libraries return the same values for all columns of the rows before and after each
@@ -210,12 +210,13 @@ def document(
 
 
 def _result(compared: Sequence[Ratio]) -> str:
-    """Return the ratios to the libraries at their default settings, over both binlogs."""
+    """Return the ratios to the libraries at their default settings, over both binlogs; empty if none was measured."""
     parts = []
     for peer, digits in (("Debezium", 1), ("go-mysql", 1), ("mysql-replication", 0)):
         if values := [ratio.value for ratio in compared if ratio.peer == peer]:
             parts.append(f"{span(values, digits)} times {peer}")
-    return ", and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+    named = ", and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+    return f" Result: {named}." if named else ""
 
 
 def _logs(checked: Mapping[ShapeName, Sequence[Reading]]) -> str:

@@ -1,9 +1,9 @@
-"""Turn readings into ratios, halves, state sizes, verdicts against the targets, and the page of results."""
+"""Turn readings into ratios, halves, state sizes, verdicts against the targets, and the lines of a run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -106,14 +106,14 @@ def _state(of: Reading) -> str:
 def trusting_line(ours: Reading, flink: Reading) -> str:
     """Return the line that compares with a Flink that trusts its source."""
     return (
-        f"{'':10} {ours.rate / flink.rate:.2f}× a Flink that trusts its source: {flink.rate:,.0f} changes/s, state"
-        f" {_state(flink)}, CPU steal {flink.withheld:.1%}"
+        f"{'':10} {ours.rate / flink.rate:.2f}× Flink by default (trusts its source): {flink.rate:,.0f} changes/s,"
+        f" state {_state(flink)}, CPU steal {flink.withheld:.1%}"
     )
 
 
 def steady_line(ours: Reading) -> str:
-    """Return the line of the star whose facts all exist before its changes begin."""
-    return f"star whose facts all exist before its changes: {_halves(ours)} (CPU steal: {ours.withheld:.1%})"
+    """Return the line of the star whose facts all exist at the start."""
+    return f"star whose facts all exist at the start: {_halves(ours)} (CPU steal: {ours.withheld:.1%})"
 
 
 def _halves(ours: Reading) -> str:
@@ -164,18 +164,3 @@ def growth(small: Sequence[Reading], large: Sequence[Reading]) -> float:
     """Return the relative cost per change with tables ten times larger, from the warm batches of several runs."""
     slow, fast = (Half([batch for each in of for batch in each.batches[1:]]) for of in (large, small))
     return fast.rate / max(1e-9, slow.rate)
-
-
-JOINS: Final = (
-    "# Joins compared with Flink SQL\n\nThis page compares the throughput of joins with Flink SQL.\n\n"
-    "Written by `make bench-joins`: the same Debezium JSON files on the same "
-    "machine in one session. Both engines discard their output; the time is from the start of the query to its end. "
-    "During a run, each dimension row gets more facts, so a change causes more rows to be written. The halves are "
-    "compared by both measures, and judged by changes read."
-)
-
-
-def document(lines: Iterable[str], facts: Mapping[str, str], what: str = JOINS) -> str:
-    """Return the text of a page of docs/results."""
-    table = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    return f"{what}\n\n{table}\n\n```\n{chr(10).join(lines)}\n```\n"
