@@ -178,7 +178,7 @@ class HostileGateway:
         self.send(StreamRequest(log_reply=LogReply(channel=call.channel, call=call.call, **what)))
 
 
-def wait_until(holds: Callable[[], bool], seconds: float, pause: float = 0.01) -> bool:
+def wait_until(holds: Callable[[], bool], seconds: float, pause: float = 0.05) -> bool:
     """Wait until a condition holds, at most some seconds. Returns whether it holds."""
     event, turns = threading.Event(), int(seconds / pause)
     return any(holds() or event.wait(pause) for _ in range(turns)) or holds()
