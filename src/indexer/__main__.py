@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         with extras_named("indexer"):
             from indexer.run_indexer import run_index
 
-            run_index(load_topology(options.topology), options.index, metrics_port=options.metrics_port)
+            run_index(load_topology(options.topology, "indexer"), options.index, metrics_port=options.metrics_port)
     except TailorbirdError as error:
         print(f"tailorbird index: {error}", file=sys.stderr)
         return error.exit_code

@@ -14,6 +14,7 @@ import structlog
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.model.naming import hbase_table, peer
 from cdc.process.file_running import announced
+from cdc.process.kafka_grants import granted
 from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import HBase, Index, Topology
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
@@ -94,6 +95,7 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
     stores nothing itself: HBase sends unacknowledged batches to the next process."""
     index = choose_index(topology, index_name)
     _quiet_libraries()
+    granted(topology, "indexer")
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

@@ -17,6 +17,7 @@ from cdc.model.schema import TableId
 from cdc.process.file_running import announced
 from cdc.process.file_topology import load_topology
 from cdc.process.http_operation import serve_operation
+from cdc.process.kafka_grants import check_grants
 from cdc.process.proc_log_lines import log_lines
 from cdc.topology.topology import Source, Topology
 from ingest.capture.checked_signals import CheckedSignals
@@ -58,7 +59,7 @@ def run(
     `identity`. Delivery is exactly once for read_committed consumers, whenever and however the process ends
     (`capture.session.Session`).
     """
-    topology = load_topology(file)
+    topology = load_topology(file, "capture")
     source = choose(topology, source_name)
     if source.agent is not None:
         raise UsageError(f"source {source.name} is captured by agents of a fleet", "tailorbird fleet source list")
@@ -119,7 +120,8 @@ class IntoKafka:
     source: Source
 
     def open(self) -> tuple[OpenLog, ClosableSignals]:
-        """Connect to Kafka, as in `Destination`."""
+        """Connect to Kafka, as in `Destination`. Raises UsageError if Kafka denies something that a capture needs."""
+        check_grants(self.topology, "capture")
         topics = make_topics(self.topology, self.source)
         return KafkaLog(self.topology, self.source, topics), KafkaSignals(self.topology, self.source.name)
 

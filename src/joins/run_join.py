@@ -51,7 +51,7 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
         signal.signal(number, lambda *_: stop.set())
     for library in ("py4j", "thriftpy2", "happybase", "sqlglot"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own messages
-    topology = _as_declared(file, names) if rebuild else load_topology(file)
+    topology = _as_declared(file, names) if rebuild else load_topology(file, "join")
     tables = [choose_table(topology, name) for name in dict.fromkeys(names)] or list(topology.tables.values())
     if ports and len(ports) != len(tables):
         raise UsageError(f"{len(ports)} metrics ports for {len(tables)} tables", "give each table a port, or none")
@@ -75,7 +75,7 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
 
 def _as_declared(file: str, names: Sequence[str]) -> Topology:
     """Record that the tables `names` (empty: all) run the queries of the file. Return the topology to run."""
-    topology = read_file(file)
+    topology = read_file(file, "join")
     versions = kept_versions(topology.name)
     if not versions.tables:
         return topology

@@ -21,6 +21,7 @@ from cdc.model.schema import TableId
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tests.support.pg_servers import PgServer
+from tests.support.secured_kafka import SecuredKafka, secured_kafka
 from tests.support.waiting import wait_for
 
 Row = dict[str, Any]
@@ -201,6 +202,13 @@ def connection(database: str | None = None) -> pymysql.connections.Connection:
         ssl_disabled=True,
         init_command="SET time_zone = '+00:00'",
     )
+
+
+@pytest.fixture(scope="session")
+def secured_kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A broker with TLS, logins and access control, which several modules share."""
+    with secured_kafka(tmp_path_factory.mktemp("secured") / "kafka") as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
 from joins.engine.file_secrets import java_properties
 from tailorbird.operate.probes.kafka_probe import kafka_problem
 from tests.integration.alive import LivePipeline
-from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
@@ -29,9 +29,8 @@ SLOW = 100.0
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured") / "kafka") as made:
-        yield made
+def kafka(secured_kafka_broker: SecuredKafka) -> SecuredKafka:
+    return secured_kafka_broker
 
 
 def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:

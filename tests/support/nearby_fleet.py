@@ -56,11 +56,19 @@ class NearbyAudit:
     """Implements `interfaces.Audit`."""
 
     lines: list[Mapping[str, Any]] = field(default_factory=list)
+    unavailable: bool = False
+
+    @property
+    def outcomes(self) -> list[Mapping[str, Any]]:
+        """Return the lines without those that say that a command begins."""
+        return [line for line in self.lines if line["outcome"] != "begun"]
 
     def line(self, said: Mapping[str, Any]) -> None:
         self.lines.append(said)
 
     def sure(self, said: Mapping[str, Any]) -> None:
+        if self.unavailable:
+            raise Retriable("Kafka: cannot write to the audit log")
         self.lines.append(said)
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:

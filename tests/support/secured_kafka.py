@@ -1,4 +1,5 @@
-"""A test's broker with two more listeners, SASL_SSL and mutual TLS, with certificates made for it."""
+"""A test's broker with two more listeners, SASL_SSL and mutual TLS, with certificates made for it, and with access
+control. The user `tailorbird` and the client's certificate may do everything; other users have what a test grants."""
 
 from __future__ import annotations
 
@@ -9,13 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __all__
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
+    ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
+from cdc.topology.grants import Grant, Operation
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.progress import ProgressListener
 from tailorbird.devtools.stack.service_spec import ServiceSpec
@@ -24,6 +32,11 @@ from tests.support.certificates import self_signed
 from tests.support.ports import free_port
 
 USER, PASSWORD = "tailorbird", 's3cret-"quoted\\-ünlike'
+_RESOURCES = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
 SCRAM = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
@@ -32,9 +45,11 @@ SCRAM = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuredKafka:
-    """Its addresses and files: `address` of SASL_SSL, `mutual` of TLS for clients with a certificate; the self-signed
-    certificate to trust; a client's certificate, and its key under PASSWORD."""
+    """Its addresses and files: `plain` without authentication, where everything is allowed; `address` of SASL_SSL,
+    `mutual` of TLS for clients with a certificate; the self-signed certificate to trust; a client's certificate, and
+    its key under PASSWORD."""
 
+    plain: str
     address: str
     mutual: str
     ca_file: Path
@@ -55,6 +70,26 @@ class SecuredKafka:
             key_file=str(self.key_file), key_password=PASSWORD,
         )  # fmt: skip
         return Brokers(self.mutual, security)
+
+    def user(self, name: str, password: str = PASSWORD) -> None:
+        """Create a user for SCRAM-SHA-512 who may do nothing."""
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        made = UserScramCredentialUpsertion(
+            name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), password.encode()
+        )
+        admin.alter_user_scram_credentials([made])[name].result(20)
+
+    def allow(self, user: str, grant: Grant, *operations: Operation) -> None:
+        """Give a user operations of a grant (none: all)."""
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        for made in admin.create_acls(_rules(user, grant, operations)).values():
+            made.result(20)
+
+    def forbid(self, user: str, grant: Grant, *operations: Operation) -> None:
+        """Take operations of a grant (none: all) from a user."""
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        for made in admin.delete_acls([_filter(one) for one in _rules(user, grant, operations)]).values():
+            made.result(20)
 
     def uncertified(self) -> Brokers:
         """Return the settings to connect without a certificate to the listener that requires one."""
@@ -81,8 +116,8 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     _know_user(f"127.0.0.1:{settings.ports.kafka}")
     try:
         yield SecuredKafka(
-            address=f"127.0.0.1:{port}", mutual=f"127.0.0.1:{mutual}", ca_file=ca_file,
-            certificate_file=certificate_file, key_file=key_file,
+            plain=f"127.0.0.1:{settings.ports.kafka}", address=f"127.0.0.1:{port}", mutual=f"127.0.0.1:{mutual}",
+            ca_file=ca_file, certificate_file=certificate_file, key_file=key_file,
         )  # fmt: skip
     finally:
         stack.down(purge=True)
@@ -101,6 +136,8 @@ class _Secured(Stack):
         open_to_all = f"PLAINTEXT://127.0.0.1:{own},SECURE://127.0.0.1:{port},MUTUAL://127.0.0.1:{mutual}"
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         self._more = f"""
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:{USER};User:CN=of a test
 listeners={open_to_all},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners={open_to_all}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,MUTUAL:SSL
@@ -124,6 +161,24 @@ listener.name.mutual.ssl.truststore.location={certificate_file}
             for path, body in kafka.files.items()
         }
         return {**specs, "kafka": replace(kafka, files=files)}
+
+
+def _rules(user: str, grant: Grant, operations: Iterable[Operation]) -> list[AclBinding]:
+    pattern = ResourcePatternType.PREFIXED if grant.prefixed else ResourcePatternType.LITERAL
+    return [
+        AclBinding(
+            _RESOURCES[grant.resource], grant.name, pattern, f"User:{user}", "*", AclOperation[one],
+            AclPermissionType.ALLOW,
+        )
+        for one in operations or grant.operations
+    ]  # fmt: skip
+
+
+def _filter(rule: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation,
+        rule.permission_type,
+    )  # fmt: skip
 
 
 def _know_user(address: str) -> None:

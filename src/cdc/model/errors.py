@@ -37,6 +37,10 @@ class TopologyError(TailorbirdError):
         self.file, self.line, self.path, self.what, self.expected = file, line, path, what, expected
 
 
+class MissingSecret(TopologyError):
+    """A file or environment variable that a topology names does not exist on this host."""
+
+
 class UsageError(TailorbirdError):
     """The command line or the machine is not suitable: a port in use, a missing library, an unknown service."""
 

@@ -9,35 +9,38 @@ from pathlib import Path
 
 from cdc.model.errors import Fatal, UsageError
 from cdc.topology.reader import read_topology
+from cdc.topology.roles import KafkaRole, as_role
 from cdc.topology.topology import Topology
 from cdc.topology.versions import Versions, in_versions, load_versions
 
 PORTS = "ports.json"  # in the data folder of a local stack
 
 
-def load_topology(file: str) -> Topology:
+def load_topology(file: str, role: KafkaRole = "console") -> Topology:
     """Return the topology in `file` with every table in all its running versions (`cdc.topology.versions`).
 
-    Raises the errors of `read_file` and `kept_versions`.
+    Clients of Kafka log in as `role`. Raises the errors of `read_file` and `kept_versions`.
     """
-    topology = read_file(file)
+    topology = read_file(file, role)
     versions = kept_versions(topology.name)
     return in_versions(topology, versions)
 
 
 def load_serving(file: str) -> Topology:
-    """Return the topology in `file` with only the version of each table that queries see.
+    """Return the topology in `file` with only the version of each table that queries see, for the role `console`.
 
     Versions that are being built, or kept for a rollback, are left out. Raises the errors of `read_file` and
     `kept_versions`.
     """
-    topology = read_file(file)
+    topology = read_file(file, "console")
     versions = kept_versions(topology.name)
     return in_versions(topology, versions, serving_only=True)
 
 
-def read_file(file: str) -> Topology:
-    """Return the topology that `file` declares. Raises TopologyError or UsageError (exit 2).
+def read_file(file: str, role: KafkaRole | None = None) -> Topology:
+    """Return the topology that `file` declares; with `role`, with the login of that role in Kafka.
+
+    Raises TopologyError or UsageError (exit 2).
 
     Its variables are those of the environment, and the ports of the local stack (`local_ports`) as defaults. A path in
     `${file:path}` is relative to the topology; the last newline of that file is dropped.
@@ -52,7 +55,9 @@ def read_file(file: str) -> Topology:
     def content(path: str) -> str:
         return Path(file).parent.joinpath(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
 
-    return read_topology(text, file=file, environ={**_variables(), **os.environ}, content=content)
+    environ = {**_variables(), **os.environ}
+    topology = read_topology(text, file=file, environ=environ, content=content)
+    return topology if role is None else as_role(topology, role)
 
 
 def kept_versions(topology: str) -> Versions:

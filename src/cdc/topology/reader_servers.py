@@ -4,14 +4,22 @@ errors."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
+from cdc.model.errors import MissingSecret, TopologyError
+from cdc.topology.roles import ROLES, has_login
 from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
-from cdc.topology.values import Value
+from cdc.topology.values import Section, Value
 
 _LOGIN = ("username", "password")
 _FILES = ("ca_file", "certificate_file", "key_file", "key_password")
-_PAIRS = (("certificate_file", "key_file"), ("key_file", "certificate_file"), ("key_password", "key_file"))
+_PAIRS = (
+    ("certificate_file", "key_file"), ("key_file", "certificate_file"), ("key_password", "key_file"),
+    ("username", "password"), ("password", "username"),
+)  # fmt: skip
 
 
 def read_log(value: Value | None) -> Log:
@@ -20,11 +28,10 @@ def read_log(value: Value | None) -> Log:
         return Log(brokers=Brokers("127.0.0.1:9092"), partitions=2, replication_factor=1, min_compaction_lag=604800.0)
     s = value.section()
     default = read_log(None)
+    security = s.take("security", lambda v: read_security(v, of_roles=True), None)
     log = Log(
-        brokers=Brokers(
-            s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers),
-            s.take("security", read_security, None),
-        ),
+        brokers=Brokers(s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers), security),
+        roles={} if security is None else _read_roles(s.pairs["security"].section(), security),
         partitions=s.take("partitions", lambda v: v.number(1, 1024), default.partitions),
         replication_factor=s.take("replication_factor", lambda v: v.number(1, 16), default.replication_factor),
         min_compaction_lag=s.take("min_compaction_lag", lambda v: v.duration(), default.min_compaction_lag),
@@ -33,9 +40,11 @@ def read_log(value: Value | None) -> Log:
     return log
 
 
-def read_security(value: Value) -> KafkaSecurity:
-    """Read the authentication of Kafka clients."""
+def read_security(value: Value, *, of_roles: bool = False) -> KafkaSecurity:
+    """Read the authentication of Kafka clients. With `of_roles` it may have `roles`, and then lack a login for all."""
     s = value.section()
+    if of_roles:
+        s.known.add("roles")
     protocol: Protocol = s.take("protocol", lambda v: v.one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
     mechanism: Mechanism | None = s.take(
         "mechanism", lambda v: v.one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), None
@@ -44,17 +53,51 @@ def read_security(value: Value) -> KafkaSecurity:
     s.end()
     sasl, tls = protocol.startswith("SASL"), protocol.endswith("SSL")
     for name in ("mechanism", *_LOGIN):
-        if sasl and name not in s.pairs:
+        if sasl and name not in s.pairs and not (name in _LOGIN and of_roles and "roles" in s.pairs):
             value.fail(f"{protocol} without {name}", f"{name}: …")
         if not sasl and name in s.pairs:
             s.pairs[name].fail(f"{name} with {protocol}", "protocol: SASL_SSL, or SASL_PLAINTEXT")
     for name in _FILES:
         if not tls and name in s.pairs:
             s.pairs[name].fail(f"{name} with {protocol}", "protocol: SSL, or SASL_SSL")
+    _check_pairs(s)
+    return KafkaSecurity(protocol=protocol, mechanism=mechanism, **texts)
+
+
+def _check_pairs(s: Section) -> None:
     for one, other in _PAIRS:
         if one in s.pairs and other not in s.pairs:
             s.pairs[one].fail(f"{one} without {other}", f"{other}: …")
-    return KafkaSecurity(protocol=protocol, mechanism=mechanism, **texts)
+
+
+def _read_roles(security: Section, common: KafkaSecurity) -> Mapping[str, KafkaSecurity | TopologyError]:
+    """Read the logins of single roles. A role whose secret this host lacks has the error, for a process of that role.
+
+    Everything but the login is as in `common`.
+    """
+    found = dict[str, KafkaSecurity | TopologyError]()
+    for role, value in security.pairs["roles"].pairs().items() if "roles" in security.pairs else ():
+        if role not in ROLES:
+            value.fail(f"role {role}", "one of " + ", ".join(ROLES))
+        try:
+            found[role] = _read_role(value, common)
+        except MissingSecret as error:
+            found[role] = error
+    return found
+
+
+def _read_role(value: Value, common: KafkaSecurity) -> KafkaSecurity:
+    s, sasl = value.section(), common.mechanism is not None
+    names = _LOGIN if sasl else ("certificate_file", "key_file", "key_password")
+    if common.protocol == "PLAINTEXT":
+        value.fail("roles with PLAINTEXT", "protocol: SASL_SSL, or SSL")
+    texts: dict[str, Any] = {name: s.take(name, _filled, None) for name in names}
+    s.end()
+    _check_pairs(s)
+    made = replace(common, **texts)
+    if not has_login(made) or (sasl and made.password is None) or (not sasl and made.certificate_file is None):
+        value.fail("an incomplete login", ", ".join(f"{name}: …" for name in names[:2]))
+    return made
 
 
 def _filled(value: Value) -> str:

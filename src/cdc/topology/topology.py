@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cdc.model.brokers import Brokers
+from cdc.model.brokers import Brokers, KafkaSecurity
 from cdc.model.errors import TopologyError
 from cdc.model.escapes import meanings
 from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
@@ -179,12 +179,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The Kafka cluster and the settings of topics; `min_compaction_lag` in seconds."""
+    """The Kafka cluster and the settings of topics; `min_compaction_lag` in seconds.
+
+    `roles` are the logins of single roles (`cdc.topology.roles`), or the error that explains which secret this host
+    lacks.
+    """
 
     brokers: Brokers
     partitions: int
     replication_factor: int
     min_compaction_lag: float
+    roles: Mapping[str, KafkaSecurity | TopologyError] = field(default_factory=dict)
 
     @property
     def bootstrap_servers(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import yaml
 
-from cdc.model.errors import TopologyError
+from cdc.model.errors import MissingSecret, TopologyError
 
 T = TypeVar("T")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -31,6 +31,11 @@ class Value:
     def fail(self, what: str, expected: str) -> NoReturn:
         self.reader.fail(_first_line(self.node), self.path, what, expected)
 
+    def lack(self, what: str, expected: str) -> NoReturn:
+        """Fail because this host lacks a file or variable."""
+        at = _first_line(self.node)
+        raise MissingSecret(file=self.reader.file, line=at, path=self.path, what=what, expected=expected)
+
     def text(self) -> str:
         if not isinstance(self.node, yaml.ScalarNode):
             self.fail(f"a {_kind(self.node)}", "a text")
@@ -44,10 +49,10 @@ class Value:
                     return self.reader.content(file)
                 except (OSError, UnicodeDecodeError) as error:
                     why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-                    self.fail(f"file {file}: {why}", "a readable file with the value in it")
+                    self.lack(f"file {file}: {why}", "a readable file with the value in it")
             value = self.reader.environ.get(name, default)
             if value is None:
-                self.fail(f"environment variable {name} is not set", f"export {name}=…, or ${{{name}:-default}}")
+                self.lack(f"environment variable {name} is not set", f"export {name}=…, or ${{{name}:-default}}")
             return value
 
         return _VARIABLE.sub(substitute, self.node.value)

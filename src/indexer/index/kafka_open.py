@@ -6,12 +6,14 @@ other indexers wrote are included. While Kafka is unavailable, indexing continue
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
-import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import STAGE
+from cdc.process.foreign import tolerated
 
 _EVERY = 5.0  # seconds between two reads of the topic
 _TIMEOUT = 10.0
@@ -65,12 +67,9 @@ class OpenRows:
                 return
 
     def _fold(self, value: bytes | None, offset: int) -> None:
-        try:
-            reported = orjson.loads(value or b"null")
-        except ValueError:
-            return
-        if not isinstance(reported, dict):
-            return
+        tolerated(self._topic, offset, value, lambda reported: self._take(reported, offset))
+
+    def _take(self, reported: Mapping[str, Any], offset: int) -> None:
         if reported.get("stage") == "indexer" and reported.get("index") == self._index:
             self.rows[bytes.fromhex(str(reported.get("row", "")))] = int(reported.get("version", 0)), offset
         elif reported.get("stage") == STAGE:

@@ -8,6 +8,7 @@ reason.
 from __future__ import annotations
 
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -174,6 +175,9 @@ class FleetAgent:
         self._map_due = self._map_whole = 0.0
         self._lock = threading.Lock()
         self._assignments = Allowance(policy.limits.assignments_per_minute)
+        # Nobody else has it, not even the gateway, which knows an agent's token: so a hash tells nothing of the policy,
+        # and only shows whether two configurations of this process are equal.
+        self._key = secrets.token_bytes(32)
 
     def attend(self, streams: Streams, stopped: threading.Event) -> None:
         """Keep a stream to a gateway open and report the catalog until `stopped`; then end all sessions.
@@ -283,7 +287,8 @@ class FleetAgent:
             before.version = assign.version  # the same effective configuration
             before.reported.accept(assign.version)
             return
-        report.hash, report.narrowed = effective_hash(source_task.runs.source), bool(source_task.runs.restrictions)
+        report.hash = effective_hash(source_task.runs.source, self._key)
+        report.narrowed = bool(source_task.runs.restrictions)
         self._source_tasks[assign.source] = source_task
         if before is not None:
             self._stop(before)

@@ -79,8 +79,9 @@ def signal_of(value: Mapping[str, Any]) -> Signal:
     data = value.get("data") or {}
     filters = {c["data-collection"]: c["filter"] for c in data.get("additional-conditions", ())}
     tables = tuple(data.get("data-collections", ()))
-    if not isinstance(value["type"], str) or not all(isinstance(name, str) for name in tables):
-        raise ValueError("a signal's type and tables must be strings")
+    texts = (value["type"], *tables, *filters, *filters.values())
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a signal's type, tables and conditions must be strings")
     columns = tuple(column_from_json(column) for column in data.get("columns", ()))
     key = tuple(data.get("primary-key", ()))
     if value["type"] == "schema-set" and (len(tables) != 1 or not columns):

@@ -17,6 +17,7 @@ from cdc.model.errors import Fatal, Retriable
 from cdc.model.event import Position
 from cdc.model.naming import change_topic, history_topic, schemas_topic
 from cdc.model.schema import TableId
+from cdc.process.foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.kafka_feed_positions import PositionRecords
@@ -212,13 +213,12 @@ class _SchemaTopics:
                 return
         else:
             key, value = message.key(), message.value()  # type: ignore[attr-defined]  # untyped
-            try:
-                if topic == self._topics[0]:
-                    self.records.schema(value)
-                else:
-                    self.records.history(key, value)
-            except (ValueError, KeyError, TypeError) as fault:
-                raise Fatal(f"{topic}, offset {offset}: {fault}", "a newer version may have written it") from fault
+            if topic == self._topics[0]:
+                own_record(topic, offset, value, lambda _: self.records.schema(value))
+            elif value is None:
+                self.records.history(key, None)
+            else:
+                own_record(topic, offset, value, lambda _: self.records.history(key, value))
             offset += 1
         self._next[topic] = offset
         if topic in left and offset >= left[topic]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
+from cdc.process.foreign import own_record
 from ingest.changes.kafka_released import RUNNING, TIMEOUT
 from ingest.changes.positions import PositionMark
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import read_checkpoint
 
 
@@ -44,8 +49,13 @@ class PositionRecords:
                         if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
                             raise KafkaException(error)
                     elif message.key() == self._key and (value := message.value()) is not None:
-                        checkpoint, ends = read_checkpoint(value)
-                        return PositionMark(at, message.timestamp()[1], checkpoint.position, ends)
+                        read = own_record(self._topic, at, value, partial(_checkpoint, value))
+                        if read is not None:
+                            return PositionMark(at, message.timestamp()[1], read[0].position, read[1])
         finally:
             self._consumer.unassign()
         raise Retriable(f"Kafka does not return records of {self._topic}", RUNNING)
+
+
+def _checkpoint(value: bytes, _: Any) -> tuple[Checkpoint, Mapping[str, Mapping[int, int]]]:
+    return read_checkpoint(value)

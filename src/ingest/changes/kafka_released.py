@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from cdc.model.errors import Fatal, Retriable
+from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic
+from cdc.process.foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import client_settings
 
@@ -32,6 +32,13 @@ def reader_settings(topology: Topology, **more: Any) -> dict[str, Any]:
         queued_max_messages_kbytes=8192,
         **{"isolation_level": "read_committed", **more},
     )
+
+
+def _ends_of(stored: Any) -> Mapping[str, Mapping[int, int]]:
+    """Return the end offsets in a position record. Raises KeyError, TypeError or ValueError if it is malformed."""
+    if stored["format"] != 1:
+        raise ValueError("no format")
+    return {topic: {int(p): int(o) for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}
 
 
 class KafkaReleased:
@@ -91,7 +98,7 @@ class KafkaReleased:
         left: set[int] | None = None,
         marks: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
-        newest: dict[bytes, bytes] = {}
+        newest: dict[bytes, Mapping[str, Mapping[int, int]]] = {}
         for message in self._consumer.consume(500, seconds):
             error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -100,23 +107,15 @@ class KafkaReleased:
                 continue
             if error is None:
                 key, value = message.key() or b"", message.value()
-                if key in self._keys and value is not None:
-                    newest[key] = value
+                ends = own_record(self._topic, offset, value, _ends_of) if key in self._keys else None
+                if ends is not None:
+                    newest[key] = ends
                     see(key)
                 offset += 1
             if left is not None and marks is not None and offset >= marks[partition][1]:
                 left.discard(partition)
-        for value in newest.values():
-            self.ends = {**self.ends, **self._ends_of(value)}
-
-    def _ends_of(self, value: bytes) -> dict[str, dict[int, int]]:
-        try:
-            stored = orjson.loads(value)
-            if stored["format"] != 1:
-                raise ValueError(f"a position of format {stored['format']}")
-            return {topic: {int(p): int(o) for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}
-        except (ValueError, KeyError, TypeError) as error:
-            raise Fatal(f"{self._topic}: invalid position: {error}", "a newer version may have written it") from error
+        for ends in newest.values():
+            self.ends = {**self.ends, **ends}
 
     def close(self) -> None:
         """Close the consumer."""

@@ -30,7 +30,7 @@ class SchemaRecords:
 
     def history(self, key: bytes | None, value: bytes | None) -> None:
         """Add a record of `…history`."""
-        name = (key or b"[]").decode()
+        name = (key or b"[]").decode(errors="replace")
         if value is None:
             self._history.pop(name, None)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -49,8 +50,11 @@ def reported_of(value: Mapping[str, Any]) -> SourceReport:
     return SourceReport(**{**known, "reason": str(value.get("reason", ""))[:_REASON]})
 
 
-def effective_hash(source: Source) -> str:
-    """Return a hash of all settings that decide which data leaves the host, without address and password."""
+def effective_hash(source: Source, key: bytes) -> str:
+    """Return an HMAC of all settings that decide which data leaves the host, without address and password.
+
+    `key` is secret: the settings contain the salts of masks, which a reader of a plain hash could guess.
+    """
     settings = {
         "database": source.database,
         "tables": sorted(map(str, source.tables)),
@@ -66,4 +70,4 @@ def effective_hash(source: Source) -> str:
         "dumps": source.dumps,
         **({} if source.unrepresentable == "null" else {"unrepresentable": source.unrepresentable}),
     }
-    return hashlib.sha256(orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    return hmac.new(key, orjson.dumps(settings, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()[:16]

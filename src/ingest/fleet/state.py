@@ -133,8 +133,18 @@ def _token_of(names: list[Any], value: Any) -> Token:
     return Token(**{"id": names[0], **_known(Token, value)})
 
 
+_TYPES: dict[str, Any] = {"str": str, "int": int, "bool": bool, "Mapping[str, str] | None": dict | None}
+
+
 def _known(kind: Any, value: Any) -> dict[str, Any]:
-    return {field.name: value[field.name] for field in fields(kind) if field.name in value}
+    """Return the fields of a stored value. Raises TypeError for a field of a wrong type, as in a foreign record."""
+    found = {}
+    for one in fields(kind):
+        if one.name in value:
+            if not isinstance(value[one.name], _TYPES.get(str(one.type), object)):
+                raise TypeError(f"{one.name} has a wrong type")
+            found[one.name] = value[one.name]
+    return found
 
 
 def _first(names: list[Any]) -> str:

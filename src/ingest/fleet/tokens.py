@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -80,6 +81,14 @@ def checked(text: str, tokens: dict[str, Token], now_ms: float) -> Token | str:
     if now_ms >= found.expires_ms:
         return f"token {found.id} has expired"
     return found
+
+
+def same_name(token: Token, tokens: Mapping[str, Token], now_ms: float) -> Token | None:
+    """Return another valid token of an operator with the same name, if there is one."""
+    if token.role == AGENT:
+        return None
+    others = (one for one in tokens.values() if one.id != token.id and one.name == token.name and one.role != AGENT)
+    return next((one for one in others if not one.revoked and now_ms < one.expires_ms), None)
 
 
 class Guesses:

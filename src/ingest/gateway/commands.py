@@ -1,4 +1,5 @@
-"""Commands of operators of a fleet. Each command, executed or refused, writes one line to the audit log.
+"""Commands of operators of a fleet. The audit log has a line before the first effect of a command, and one with its
+outcome. Without the first line there is no effect.
 
 A command writes the desired state to the fleet's topic. Coordinators and agents then apply it. If two commands write
 the same version at once, the first one wins and the other one fails with VersionConflict.
@@ -8,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol, TypeVar
-
-import orjson
+from typing import Any, Protocol
 
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.schema import TableId
@@ -27,13 +26,13 @@ from ingest.fleet.state import (
     revoked_record,
     token_record,
 )
-from ingest.fleet.tokens import AGENT, ROLES, Token, checked, hashed, written
+from ingest.fleet.tokens import AGENT, ROLES, Token, checked, hashed, same_name, written
 from ingest.gateway.coordinator import claim_again, plain
 from ingest.gateway.gateway_interfaces import Audit, StateTopic
+from ingest.gateway.shown import audited, running, version_shown
 
-T = TypeVar("T")
+Begin = Callable[[], None]  # writes that a command begins to the audit log; raises Retriable if that fails
 SOURCES = 2000  # maximum number per tenant, because gateways keep all of them in memory
-_LINE = 600 * 1024  # maximum bytes of a command's content in its audit line
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -105,7 +104,7 @@ class FleetCommands:
                     "agent": name, "connected": one.connected, "gateway": one.gateway, "version": one.version,
                     "labels": dict(one.labels or {}), "since_ms": one.at_ms,
                     "drained": state.is_drained("agents", name),
-                    "sources": [_running(state, source, name, epoch) for source, epoch in sorted(held.items())],
+                    "sources": [running(state, source, name, epoch) for source, epoch in sorted(held.items())],
                 }
             )  # fmt: skip
         return found
@@ -160,7 +159,7 @@ class FleetCommands:
         found = [one for one in versions if version in (None, one.version)]
         if not found:
             raise NotFound(f"source {source[:80]} has no version {version}" if versions else f"no source {source[:80]}")
-        return {**_version(found[-1]), "versions": [_version(one, short=True) for one in versions]}
+        return {**version_shown(found[-1]), "versions": [version_shown(one, short=True) for one in versions]}
 
     def positions(self, source: str) -> Sequence[Mapping[str, Any]]:
         """Return the older positions to which a source can be set back."""
@@ -179,44 +178,44 @@ class FleetCommands:
     def add(self, who: FleetOperator, source: str, content: Any) -> dict[str, Any]:
         """Add a new source."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             if self._topic.fresh().spec(source) is not None:
                 raise UsageError(f"source {source} exists already", "tailorbird fleet config set")
-            return self._next(who, source, spec_of(content, self._topology, source))
+            return self._next(begin, who, source, spec_of(content, self._topology, source))
 
         return self._done(who, "source add", source, {"spec": content}, do)
 
     def configure(self, who: FleetOperator, source: str, content: Any, change: bool = False) -> dict[str, Any]:
         """Replace the configuration of a source, or with `change` only the given keys; null removes a key."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             before = self._spec(source, fresh=True)
             whole = content
             if change and isinstance(content, Mapping):
                 both = {**before.to_json(), **content}
                 whole = {key: value for key, value in both.items() if value is not None}
-            return self._next(who, source, spec_of(whole, self._topology, source))
+            return self._next(begin, who, source, spec_of(whole, self._topology, source))
 
         return self._done(who, "source set" if change else "config set", source, {"spec": content}, do)
 
     def remove(self, who: FleetOperator, source: str) -> dict[str, Any]:
         """Remove a source. Its topics and positions stay."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             self._spec(source, fresh=True)
-            return self._next(who, source, None)
+            return self._next(begin, who, source, None)
 
         return self._done(who, "source rm", source, {}, do)
 
     def roll_back(self, who: FleetOperator, source: str, version: int) -> dict[str, Any]:
         """Write the content of an older version as the next version."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             versions = self._topic.fresh().desired.get(source, ())
             older = next((one for one in versions if one.version == version), None)
             if older is None:
                 raise NotFound(f"source {source[:80]} has no version {version}", "tailorbird fleet config show")
-            return self._next(who, source, older.spec, of=version)
+            return self._next(begin, who, source, older.spec, of=version)
 
         return self._done(who, "config rollback", source, {"version": version}, do)
 
@@ -224,17 +223,17 @@ class FleetCommands:
         """Capture more tables; `tables` maps each to its options as in a topology. A new table begins with a
         snapshot."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
             made = tables_named(source_of(spec, self._topology, source), {**spec.tables, **tables})
-            return self._next(who, source, spec_of(with_tables(spec, made).to_json(), self._topology, source))
+            return self._next(begin, who, source, spec_of(with_tables(spec, made).to_json(), self._topology, source))
 
         return self._done(who, "sync start", source, {"tables": dict(tables)}, do)
 
     def stop(self, who: FleetOperator, source: str, tables: Sequence[str]) -> dict[str, Any]:
         """Stop to capture tables."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
             one = source_of(spec, self._topology, source)
             if one.filter_policy == "accept":
@@ -243,19 +242,20 @@ class FleetCommands:
             if missing := [str(table) for table in gone if table not in one.rules]:
                 raise NotFound(f"{', '.join(sorted(missing))[:200]} is not captured")
             kept = {name: settings for name, settings in spec.tables.items() if table_named(one, name) not in gone}
-            return self._next(who, source, with_tables(spec, kept))
+            return self._next(begin, who, source, with_tables(spec, kept))
 
         return self._done(who, "sync stop", source, {"tables": list(tables)}, do)
 
     def dump(self, who: FleetOperator, source: str, tables: Sequence[str], where: str) -> dict[str, Any]:
         """Request a new snapshot of captured tables while capture runs. The agent's policy must allow it."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             one = source_of(self._spec(source, fresh=True), self._topology, source)
             found = [table_named(one, table) for table in tables]
             if missing := [str(table) for table in found if not one.captures(table)]:
                 raise NotFound(f"{missing[0][:200]} is not captured", "tailorbird fleet sync start")
             names = [table.name for table in found]
+            begin()
             self._sources.signal(source, "execute-snapshot", names, where)
             return {"source": source, "tables": names}
 
@@ -266,8 +266,9 @@ class FleetCommands:
     ) -> dict[str, Any]:
         """Set a source back to a sequence number or a time. Its agent starts a new session from that position."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             spec = self._spec(source, fresh=True)
+            begin()
             mark = self._sources.set_back(source, spec, sequence, ts_ms)
             lease = self._topic.fresh().leases.get(source)
             if lease is not None and lease.agent:
@@ -279,21 +280,26 @@ class FleetCommands:
     def drain(self, who: FleetOperator, role: str, name: str, drained: bool) -> dict[str, Any]:
         """Start or end the draining of an agent (it gets no sources) or of a gateway (it gets no agents)."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             identity("any", role, name)
             state = self._topic.fresh()
             gateways = {plain(gateway) for gateway in state.beats}
             if name not in (state.presences if role == "agents" else gateways):
                 raise NotFound(f"no {role[:-1]} {name}", "tailorbird fleet agents")
+            begin()
             self._topic.write(drained_record(role, name, drained))
             return {"role": role, "name": name, "drained": drained}
 
         return self._done(who, "drain" if drained else "drain off", f"{role}/{name[:80]}", {}, do)
 
     def issue(self, who: FleetOperator, name: str, role: str, days: int) -> dict[str, Any]:
-        """Issue a token. Its secret is returned only this once."""
+        """Issue a token. Its secret is returned only this once.
 
-        def do() -> dict[str, Any]:
+        No two valid tokens of operators have one name, so that an audit line names one of them. An agent may have two,
+        to replace one without an interruption.
+        """
+
+        def do(begin: Begin) -> dict[str, Any]:
             found = next((one for one in (*ROLES, AGENT) if one == role), None)
             if found is None or not 1 <= days <= 3650:
                 raise UsageError(f"role {role[:80]!r} for {days} days", f"{', '.join(ROLES)}, {AGENT}; 1 to 3650 days")
@@ -302,7 +308,12 @@ class FleetCommands:
             token = Token(
                 id=number, name=name, role=found, sha256=hashed(secret), issued_ms=now, expires_ms=now + days * _DAY_MS
             )
-            self._topic.write(token_record(token))
+            self._only_one(token, self._topic.fresh())
+            begin()
+            state = self._topic.write(token_record(token))
+            if same_name(token, state.tokens, now):  # of two commands at once, none gets a token
+                self._topic.write(token_record(replace(token, revoked=True)))
+                self._only_one(token, state)
             return {**token.shown(), "token": written(number, secret)}
 
         return self._done(who, "token issue", name[:80], {"role": role, "days": days}, do)
@@ -310,10 +321,11 @@ class FleetCommands:
     def revoke(self, who: FleetOperator, number: str) -> dict[str, Any]:
         """Revoke a token by its id."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             token = self._topic.fresh().tokens.get(number)
             if token is None:
                 raise NotFound(f"no token {number[:80]}", "tailorbird fleet token list")
+            begin()
             self._topic.write(token_record(replace(token, revoked=True)))
             return replace(token, revoked=True).shown()
 
@@ -322,10 +334,11 @@ class FleetCommands:
     def revoke_certificate(self, who: FleetOperator, serial: str) -> dict[str, Any]:
         """Revoke a certificate permanently: new streams with it are refused, and its open streams end."""
 
-        def do() -> dict[str, Any]:
+        def do(begin: Begin) -> dict[str, Any]:
             made = RevokedCertificate(serial=serial_of(serial), by=who.name, at_ms=self._now_ms())
             held = self._topic.fresh().revoked.get(made.serial)
             if held is None:
+                begin()
                 self._topic.write(revoked_record(made))
             return asdict(held or made)
 
@@ -335,13 +348,19 @@ class FleetCommands:
         """Write to the audit log that the command `what` was refused before it began, and `why`."""
         self._audit.line({"what": what, "who": who.name, "from": who.address, "outcome": "refused", "why": why})
 
+    def _only_one(self, token: Token, state: FleetState) -> None:
+        if other := same_name(token, state.tokens, token.issued_ms):
+            what = f"{token.name} already has the valid token {other.id}"
+            raise UsageError(what, f"choose another name, or first: tailorbird fleet token revoke {other.id}")
+
     def _done(
-        self, who: FleetOperator, what: str, on: str, content: Mapping[str, Any], do: Callable[[], dict[str, Any]]
+        self, who: FleetOperator, what: str, on: str, content: Mapping[str, Any], do: Callable[[Begin], dict[str, Any]]
     ) -> dict[str, Any]:
+        """Execute a command and audit it. `do` calls `begin` before its first effect, and has none if that fails."""
         line = {"what": what, "who": who.name, "from": who.address, "on": on[:80]}
         try:
-            line |= _audited(content)
-            found = do()
+            line |= audited(content)
+            found = do(lambda: self._audit.sure({**line, "outcome": "begun"}))
         except TailorbirdError as error:
             outcome = "refused" if isinstance(error, UsageError) or error.exit_code == 2 else "failed"
             self._audit.line({**line, "outcome": outcome, "why": str(error)[:2000]})
@@ -349,7 +368,9 @@ class FleetCommands:
         self._audit.sure({**line, "outcome": "done", "version": found.get("version")})
         return found
 
-    def _next(self, who: FleetOperator, source: str, spec: SourceSpec | None, of: int | None = None) -> dict[str, Any]:
+    def _next(
+        self, begin: Begin, who: FleetOperator, source: str, spec: SourceSpec | None, of: int | None = None
+    ) -> dict[str, Any]:
         state = self._topic.state
         if spec is not None and state.spec(source) is None:
             count = sum(one.spec is not None for one in state.newest().values())
@@ -359,10 +380,11 @@ class FleetCommands:
         number = versions[-1].version + 1 if versions else 1
         made = DesiredSource(source=source, version=number, spec=spec, by=who.name, at_ms=self._now_ms(), of=of)
         oldest = map(desired_over, versions[: 1 - VERSIONS])
+        begin()
         found = self._topic.write(desired_record(made, self._number()), *oldest).desired.get(source, ())
         if next((one for one in found if one.version == number), None) != made:
             raise VersionConflict(f"another command has written version {number} of {source}", "check it and try again")
-        return _version(made)
+        return version_shown(made)
 
     def _spec(self, source: str, *, fresh: bool = False) -> SourceSpec:
         spec = (self._topic.fresh() if fresh else self._topic.state).spec(source)
@@ -372,29 +394,7 @@ class FleetCommands:
 
     def _shown(self, state: FleetState, name: str, newest: DesiredSource) -> dict[str, Any]:
         lease = state.leases.get(name)
-        shown = {**_version(newest), "agent": lease.agent if lease else "", "epoch": lease.epoch if lease else 0}
+        shown = {**version_shown(newest), "agent": lease.agent if lease else "", "epoch": lease.epoch if lease else 0}
         report = state.reported.get((lease.agent, name)) if lease else None
         current = report is not None and lease is not None and report.epoch == lease.epoch
         return {**shown, "reported": asdict(report) if report is not None and current else None}
-
-
-def _audited(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a command's content for the audit log, or its length if it is long. Raises UsageError if it is no JSON."""
-    try:
-        size = len(orjson.dumps(content))
-    except TypeError as error:
-        raise UsageError(f"cannot be stored: {error}"[:200], "use 64-bit numbers and UTF-8 texts") from error
-    return content if size <= _LINE else dict.fromkeys(content, f"{size} bytes")
-
-
-def _running(state: FleetState, source: str, agent: str, epoch: int) -> dict[str, Any]:
-    report = state.reported.get((agent, source))
-    if report is None or report.epoch != epoch:
-        return {"source": source, "epoch": epoch, "status": "applying", "reason": "no report yet"}
-    shown = {name: value for name, value in asdict(report).items() if name not in ("agent", "source")}
-    return {"source": source, **shown}
-
-
-def _version(one: DesiredSource, *, short: bool = False) -> dict[str, Any]:
-    shown = {"source": one.source, "version": one.version, "by": one.by, "at_ms": one.at_ms, "of": one.of}
-    return shown if short else {**shown, "spec": None if one.spec is None else one.spec.to_json()}

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError as Code
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import audit_topic
+from cdc.process.foreign import tolerated
 from cdc.topology.topology import Log
 from ingest.log.kafka_topics import TIMEOUT, client_settings, make_topic
 
@@ -59,7 +60,7 @@ class KafkaAudit:
         """Return the last `count` lines, oldest first. Implements `Audit`."""
         consumer = Consumer(
             client_settings(
-                self._brokers, group_id=self._topic, enable_auto_commit=False, enable_partition_eof=True,
+                self._brokers, group_id="tailorbird-audit", enable_auto_commit=False, enable_partition_eof=True,
                 auto_offset_reset="earliest",
             )
         )  # fmt: skip
@@ -87,7 +88,9 @@ class KafkaAudit:
                 if message.error().code() == Code._PARTITION_EOF:
                     return found
                 raise KafkaException(message.error())
-            found.append(orjson.loads(message.value()))
+            line = tolerated(self._topic, message.offset(), message.value(), dict)
+            if line is not None:
+                found.append(line)
             if message.offset() + 1 >= end:
                 return found
         raise Retriable(f"Kafka at {self._brokers}: the audit log cannot be read")

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import fleet_topic
+from cdc.process.foreign import FOREIGN
 from cdc.topology.topology import Log
 from ingest.fleet.state import FleetState, StateRecord, folded
 from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, client_settings, make_topic
@@ -137,7 +138,7 @@ class KafkaState:
     def _follow(self) -> None:
         consumer = Consumer(
             client_settings(
-                self._brokers, group_id=self._topic, enable_auto_commit=False, enable_partition_eof=True,
+                self._brokers, group_id="tailorbird-fleet", enable_auto_commit=False, enable_partition_eof=True,
                 auto_offset_reset="earliest", fetch_wait_max_ms=100,
             )
         )  # fmt: skip
@@ -172,6 +173,7 @@ class KafkaState:
         state = folded(self._state, records)
         if state.strange != self._state.strange:
             log.warning("unreadable records in the fleet's topic", topic=self._topic, count=state.strange)
+            FOREIGN.labels(self._topic).inc(state.strange - self._state.strange)
         with self._read:
             self._state, self._next = state, max(self._next, reached)
             self._read.notify_all()

@@ -16,6 +16,7 @@ import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
+from cdc.process.kafka_grants import check_grants
 from cdc.process.proc_log_lines import log_lines
 from cdc.topology.topology import Topology
 from ingest.fleet.certificate import certified
@@ -75,7 +76,7 @@ def _topologies(files: Mapping[str, str]) -> dict[str, Topology]:
     found = dict[str, Topology]()
     for tenant, file in files.items():
         identity(tenant, "agents", "any")  # raises UsageError for an invalid tenant name
-        found[tenant] = load_topology(file)
+        found[tenant] = load_topology(file, "gateway")
     if len({one.name for one in found.values()}) < len(found):
         raise UsageError(
             "the topologies of two tenants have the same name and would share topics", "rename one of them"
@@ -149,8 +150,14 @@ async def _opened(topology: Topology, stopped: asyncio.Event) -> tuple[KafkaStat
 
 
 def _topics(topology: Topology) -> tuple[KafkaState, KafkaAudit]:
-    """Open the topics and read the fleet's state. Raises Retriable while Kafka is unavailable."""
-    return KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
+    """Open the topics and read the fleet's state.
+
+    Raises Retriable while Kafka is unavailable, and UsageError if Kafka denies something that a gateway needs.
+    """
+    check_grants(topology, "gateway")
+    topics = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
+    check_grants(topology, "gateway")  # the right to write can only be asked for topics that exist
+    return topics
 
 
 async def _unless(stopped: asyncio.Event, seconds: float) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from cdc.model.errors import Fatal, Retriable
+from cdc.model.errors import Retriable
 from cdc.model.naming import change_topic, positions_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.process.foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.ledger.fold import LogRecord
 from ingest.ledger.ledger import Partition, TopologyLedger, read_reach
@@ -139,14 +139,8 @@ class KafkaLedger:
 
     def _schema(self, message: Message) -> set[Partition]:
         """Apply a record of `…schemas`. Returns the partitions that must therefore be read again."""
-        value = message.value()
-        if value is None:
-            return set()
-        try:
-            schema = schema_from_json(json.loads(value))
-        except (ValueError, KeyError, TypeError) as error:
-            raise Fatal(f"{self._schemas}: invalid schema: {error}", "a newer version may have written it") from error
-        if not self._wanted(schema.table_id):
+        schema = own_record(self._schemas, message.offset(), message.value(), schema_from_json)
+        if schema is None or not self._wanted(schema.table_id):
             return set()
         self._newest[schema.table_id] = schema
         # at the start, only the last schema of each table matters
@@ -185,11 +179,6 @@ class KafkaLedger:
             self._consumer.incremental_assign(added)
 
     def _position(self, message: Message) -> None:
-        value = message.value()
-        if value is None:
-            return
-        try:
-            self._topology_ledger.position(read_reach(json.loads(value)))
-        except (ValueError, KeyError, TypeError) as error:
-            what = f"{self._positions}, offset {message.offset()}: invalid position: {error}"
-            raise Fatal(what, "a newer version may have written it") from error
+        reach = own_record(self._positions, message.offset(), message.value(), read_reach)
+        if reach is not None:
+            self._topology_ledger.position(reach)

@@ -11,23 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
 from cdc.model import naming
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.model.history import Record as HistoryRecord
-from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.process.kafka_grants import denied
 from cdc.topology.topology import Source, Topology
+from ingest.log.kafka_committed import CommittedRecords
 from ingest.log.kafka_search import KafkaSearch
 from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, SourceTopics, client_settings, make_change_topic
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record, Recovered
 from ingest.records.findings import Search
 from ingest.records.records import checkpoint_value, history_start, read_checkpoint
 
-_FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+_FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 # Milliseconds that a transaction may stay open: the brokers' default. Gateways use less (`kafka_sources`).
 TRANSACTION_TIMEOUT_MS = 900_000
 _POLL_EVERY = 200  # number of appended records after which delivery reports are collected
@@ -43,6 +43,7 @@ class KafkaLog:
         self._source = source.name
         self._id = naming.transactional_id(topology.name, source.name)
         self._brokers = topology.log.brokers
+        self._committed_records = CommittedRecords(topology, source, topics)
         self._ends: dict[str, dict[int, int]] = {
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
@@ -53,8 +54,7 @@ class KafkaLog:
         self._unpolled = 0
         self._failure: Any = None
         # Offset in `…history` at which the whole history begins: that of the last `restate`.
-        self._history_start = 0
-        self._restating = False
+        self._history_start, self._restating = 0, False
         self._producer = Producer(
             client_settings(
                 self._brokers,
@@ -80,13 +80,13 @@ class KafkaLog:
     def peek(self) -> Recovered:
         """Return what is committed now, like `recover`, but without fencing a running capture."""
         with self._translated("read back the position"):
-            stored = self._last_position()
+            stored = self._committed_records.last_position()
         return self._recovered(stored)
 
     def _recovered(self, stored: bytes | None) -> Recovered:
         self._history_start = history_start(stored)
         with self._translated("read back the schemas"):
-            schemas = self._schemas()
+            schemas = self._committed_records.schemas()
         history = self.history()
         if stored is None:
             return Recovered(schemas=schemas, history=history)
@@ -223,47 +223,6 @@ class KafkaLog:
             if end > ends.get(partition, 0):
                 ends[partition] = end
 
-    def _last_position(self) -> bytes | None:
-        """Return the source's newest committed position record, from its own partition or else from all others."""
-        own = self._topics.positions_partition
-        with self._reader() as consumer:
-            metadata = consumer.list_topics(self._topics.positions, timeout=TIMEOUT)
-            others = [p for p in metadata.topics[self._topics.positions].partitions if p != own]
-            for partition in (own, *others):
-                found = self._last_of(consumer, partition)
-                if found is not None:
-                    return found
-        return None
-
-    def _last_of(self, consumer: Any, partition: int) -> bytes | None:
-        """Return the source's newest record in a partition of `…positions`, searched backwards in growing steps."""
-        wait_for_others = partition == self._topics.positions_partition
-        end = self._stable_end(self._topics.positions, partition, wait=wait_for_others)
-        low, _ = consumer.get_watermark_offsets(TopicPartition(self._topics.positions, partition), timeout=TIMEOUT)
-        step, high = 64, end
-        while high > low:
-            start = max(low, high - step)
-            found: bytes | None = None
-            for key, value in self._between(consumer, self._topics.positions, partition, start, end):
-                if key == self._id.encode():
-                    found = value
-            if found is not None:
-                return found
-            step, high = step * 8, start
-        return None
-
-    def _schemas(self) -> Mapping[TableId, TableSchema]:
-        """Return the newest published schema of each table of the source."""
-        found: dict[TableId, TableSchema] = {}
-        end = self._stable_end(self._topics.schemas, 0, wait=True)
-        with self._reader() as consumer:
-            for _, value in self._between(consumer, self._topics.schemas, 0, OFFSET_BEGINNING, end):
-                if value is not None:
-                    schema = schema_from_json(orjson.loads(value))
-                    if schema.table_id.source == self._source:
-                        found[schema.table_id] = schema
-        return found
-
     def restate(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.restate`. The next checkpoint records where these records begin."""
         with self._translated("append"):
@@ -274,26 +233,13 @@ class KafkaLog:
 
     def history(self) -> tuple[HistoryRecord, ...]:
         """Return the committed schema history of this source, in order, since the last `restate`."""
-        found: list[HistoryRecord] = []
-        with self._translated("read back the history"), self._reader() as consumer:
-            end = self._stable_end(self._topics.history, 0, wait=True)
-            start = self._history_start or OFFSET_BEGINNING
-            for key, value in self._between(consumer, self._topics.history, 0, start, end):
-                name = (key or b"[]").decode()
-                if orjson.loads(name)[1:2] == [self._source]:
-                    found.append((name, None if value is None else orjson.loads(value)))
-        return tuple(found)
+        with self._translated("read back the history"):
+            return self._committed_records.history(self._history_start)
 
     def kept(self) -> list[Mapping[str, Any]]:
         """Return all committed records of this source in the quarantine topic, in order. Implements `ChangeLog`."""
-        found: list[Mapping[str, Any]] = []
-        with self._translated("read the quarantine"), self._reader() as consumer:
-            end = self._stable_end(self._topics.quarantine, 0, wait=True)
-            for _, value in self._between(consumer, self._topics.quarantine, 0, OFFSET_BEGINNING, end):
-                dead_letter = orjson.loads(value or b"{}")
-                if dead_letter.get("source") == self._source:
-                    found.append(dead_letter)
-        return found
+        with self._translated("read the quarantine"):
+            return self._committed_records.quarantined()
 
     def search(self, search: Search) -> None:
         """Implements `ChangeLog.search`, with a separate thread."""
@@ -302,65 +248,7 @@ class KafkaLog:
             return
         self._searches = [*(one for one in self._searches if not one.done), search]
         floor = dict.fromkeys(range(self._topics.partitions), 0) | self._committed.get(search.topic, {})
-        KafkaSearch(client_settings(self._brokers), self._id, search, floor).start()
-
-    def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
-        """Return the end of a partition once no transaction is open in it. Raises Retriable if that takes too long.
-
-        A read_committed consumer sees no record, of any source, after the begin of an open transaction.
-        """
-        admin = AdminClient(client_settings(self._brokers))
-        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        deadline = time.monotonic() + TIMEOUT
-        while True:
-            at = TopicPartition(topic, partition)
-            stable, end = (
-                admin.list_offsets({at: newest}, isolation_level=level, request_timeout=TIMEOUT)[at].result().offset
-                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-            )
-            if stable == end or not wait:
-                return int(stable)
-            if time.monotonic() > deadline:
-                raise Retriable(
-                    f"a transaction of another capture has been open in {topic} for more than {TIMEOUT:.0f} s",
-                    "restart that source's capture: it ends the transaction that its predecessor left open",
-                )
-            time.sleep(0.02)
-
-    def _between(
-        self, consumer: Any, topic: str, partition: int, start: int, end: int
-    ) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Yield (key, value) of the committed records from offset `start` up to, but not including, `end`."""
-        if end == 0:
-            return
-        consumer.assign([TopicPartition(topic, partition, start)])
-        deadline = time.monotonic() + TIMEOUT
-        while True:
-            message = consumer.poll(1.0)
-            if message is None:
-                if time.monotonic() > deadline:
-                    raise Retriable(f"Kafka at {self._brokers} does not answer")
-            elif message.error() is None:
-                yield message.key(), message.value()
-                deadline = time.monotonic() + TIMEOUT
-            elif message.error().code() == Code._PARTITION_EOF:
-                if message.offset() >= end:
-                    return
-            elif not message.error().retriable():
-                raise KafkaException(message.error())
-
-    @contextmanager
-    def _reader(self) -> Iterator[Any]:
-        consumer = Consumer(
-            client_settings(
-                self._brokers, group_id=self._id, enable_auto_commit=False, isolation_level="read_committed",
-                enable_partition_eof=True, fetch_wait_max_ms=10,
-            )
-        )  # fmt: skip
-        try:
-            yield consumer
-        finally:
-            consumer.close()
+        KafkaSearch(client_settings(self._brokers), search, floor).start()
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -373,6 +261,8 @@ class KafkaLog:
         error = exception.args[0] if isinstance(exception, KafkaException) else self._lost_error(exception)
         if error is None:
             return Fatal(f"Kafka at {self._brokers}: {doing}: {exception}")
+        if error.code() == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return denied(self._topology, [f"WRITE on transactional-id {self._id}"])
         if error.code() in _FENCED:
             if self._open and time.monotonic() - self._began > self._longest:  # the error of `recover` names the cause
                 return Retriable(f"Kafka aborted a transaction that was open for more than {self._longest:.0f} s")

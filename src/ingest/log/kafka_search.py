@@ -25,8 +25,8 @@ class KafkaSearch:
     the partitions show it to read_committed consumers, so the search waits until they do.
     """
 
-    def __init__(self, settings: Mapping[str, Any], group: str, search: Search, floor: Mapping[int, int]) -> None:
-        self._settings, self._group, self._search, self._truncation_point = settings, group, search, floor
+    def __init__(self, settings: Mapping[str, Any], search: Search, floor: Mapping[int, int]) -> None:
+        self._settings, self._search, self._truncation_point = settings, search, floor
 
     def start(self) -> None:
         """Start to read. Everything that was committed before this call is read."""
@@ -52,7 +52,7 @@ class KafkaSearch:
         consumer = Consumer(
             {
                 **self._settings,
-                "group.id": self._group,
+                "group.id": "tailorbird-capture",  # required by the client; nothing is ever committed
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,

@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-import structlog
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka import KafkaError as Code
 
 from cdc.model import naming
 from cdc.model.errors import Retriable
+from cdc.process.foreign import tolerated
 from cdc.topology.topology import Topology
 from ingest.capture.signals import Signal, signal_of
 from ingest.log.kafka_topics import TIMEOUT, client_settings
-
-_log = structlog.get_logger()
 
 
 class KafkaSignals:
@@ -49,11 +47,8 @@ class KafkaSignals:
                 self._next = message.offset() + 1
                 if message.key() != self._key or message.value() is None:
                     continue
-                try:
-                    signal_of(value := orjson.loads(message.value()))
-                    found.append(value)
-                except (KeyError, TypeError, ValueError) as problem:
-                    _log.warning("invalid signal skipped", topic=self._topic, offset=message.offset(), why=str(problem))
+                if tolerated(self._topic, message.offset(), message.value(), signal_of) is not None:
+                    found.append(orjson.loads(message.value()))
         except KafkaException as exception:
             raise Retriable(f"Kafka at {self._brokers}: signals: {exception.args[0].str()}") from exception
         return found, self._next
@@ -62,7 +57,7 @@ class KafkaSignals:
         self._consumer = Consumer(
             client_settings(
                 self._brokers,
-                group_id=self._key.decode(),
+                group_id="tailorbird-signals",  # required by the client; nothing is ever committed
                 enable_auto_commit=False,
                 isolation_level="read_committed",
                 auto_offset_reset="earliest",

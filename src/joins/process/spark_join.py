@@ -14,6 +14,7 @@ import structlog
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.process.file_topology import home
+from cdc.process.kafka_grants import check_grants
 from cdc.topology.topology import Table, Topology
 from joins.engine.causes import cause_of, remedy_for
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
@@ -66,6 +67,7 @@ class TableJoin:
 
     def run(self) -> None:
         """Run until `stop` is set. Raises TailorbirdError if the join cannot start or must not continue."""
+        self._patiently(lambda: check_grants(self.topology, "join"))
         self.target.check(self.topology.file)
         servers = self.topology.log.brokers
         tables = tables_of(self.topology, self.table)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cdc.model.brokers import Brokers
-from cdc.model.errors import Fatal, Retriable
+from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic
+from cdc.process.foreign import own_record
 from joins.runtime.cuts import Positions, SourcePosition, read_position
 
 _TIMEOUT = 10.0
@@ -28,8 +28,8 @@ class PositionsLog:
         """Return every position committed since the last call.
 
         The first call starts after `known` (the positions of the last barrier), or at the topic's beginning. Raises
-        Retriable while Kafka is unavailable, Fatal for an invalid record. At least once: after an error, the next
-        call returns the positions of the failed call again."""
+        Retriable while Kafka is unavailable, Fatal for a record of a newer version. At least once: after an error, the
+        next call returns the positions of the failed call again."""
         try:
             consumer = self._consumer or self._open(known)
             found: list[SourcePosition] = []
@@ -85,13 +85,7 @@ class PositionsLog:
                 yield message
 
     def _position(self, message: Message) -> SourcePosition | None:
-        value = message.value()
-        if value is None:
-            return None
-        try:
-            return read_position(json.loads(value), message.offset() or 0, self._topics, message.timestamp()[1])
-        except (KeyError, ValueError, TypeError) as error:
-            raise Fatal(
-                f"{self._topic}, partition {message.partition()}, offset {message.offset()}: no position: {error}",
-                "was it written by a newer version?",
-            ) from error
+        topics, logged_ms, offset = self._topics, message.timestamp()[1], message.offset() or 0
+        return own_record(
+            self._topic, offset, message.value(), lambda value: read_position(value, offset, topics, logged_ms)
+        )

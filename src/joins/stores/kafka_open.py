@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import KEY, STAGE, place_of
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic
+from cdc.process.foreign import tolerated
 from joins.runtime.records import as_text
 from joins.runtime.sink import OpenRow, settlement
 from joins.stores.kafka_log import consumer_of, send_dead_letters
@@ -84,12 +84,9 @@ class OpenRecords:
                 return
 
     def _fold(self, value: bytes | None, offset: int) -> None:
-        try:
-            reported = orjson.loads(value or b"null")
-        except ValueError:
-            return
-        if not isinstance(reported, dict):
-            return
+        tolerated(dead_letter_topic(self.topology), offset, value, lambda reported: self._take(reported, offset))
+
+    def _take(self, reported: Mapping[str, Any], offset: int) -> None:
         if reported.get("stage") == STAGE:
             self._settle(reported)
         elif reported.get("stage") == "join" and reported.get("table") == self.table:

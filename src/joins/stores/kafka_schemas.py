@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cdc.model.brokers import Brokers
-from cdc.model.errors import Fatal
 from cdc.model.naming import schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.process.foreign import own_record
 from joins.query.drift import drifts, remembering
 from joins.query.plan import Plan
 from joins.stores.kafka_log import Waiting, consumer_of
@@ -45,7 +44,7 @@ def read_versions(
             message = consumer.poll(_POLL) if assigned else None
             error = None if message is None else message.error()
             if message is not None and error is None:
-                _remember(message.value(), wanted, found)
+                _remember(message, wanted, found)
                 continue
             missing = sorted(str(table) for table in wanted - set(found))
             # a schema is known to be the newest one only at the topic's end
@@ -61,16 +60,9 @@ def read_versions(
         consumer.close()
 
 
-def _remember(value: bytes | None, wanted: frozenset[TableId], found: dict[TableId, list[TableSchema]]) -> None:
-    if value is None:
-        return
-    try:
-        schema = schema_from_json(json.loads(value))
-    except (ValueError, KeyError, TypeError) as error:
-        raise Fatal(
-            f"the schemas topic contains an invalid schema: {error}", "was it written by a newer version?"
-        ) from error
-    if schema.table_id in wanted:
+def _remember(message: Message, wanted: frozenset[TableId], found: dict[TableId, list[TableSchema]]) -> None:
+    schema = own_record(message.topic() or "", message.offset(), message.value(), schema_from_json)
+    if schema is not None and schema.table_id in wanted:
         found.setdefault(schema.table_id, []).append(schema)
 
 
@@ -100,7 +92,7 @@ class SchemaFollower:
         while self._assigned and (message := self._consumer.poll(0)) is not None:
             error = message.error()
             if error is None:
-                _remember(message.value(), self._wanted, self._found)
+                _remember(message, self._wanted, self._found)
                 self._new = True
             at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
         if not self._new or not at_end:  # a schema is known to be the newest one only at the topic's end

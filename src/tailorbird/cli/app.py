@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tailorbird.cli import (
+    cli_acls,
     cli_dashboard,
     cli_dead_letters,
     cli_demo,
@@ -49,6 +50,7 @@ app.command("tail")(cli_tail.tail)
 app.command("export")(cli_export.export)
 app.command("agent")(cli_agent.agent)
 app.command("gateway")(cli_gateway.gateway)
+app.command("acls")(cli_acls.acls)
 app.command("apply")(cli_apply.apply)
 app.command("plan")(cli_plan.plan)
 app.command("capture")(cli_capture.capture)

@@ -13,6 +13,7 @@ import typer
 from cdc.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from cdc.topology.roles import KafkaRole
     from cdc.topology.topology import Topology
     from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRow
 
@@ -97,7 +98,7 @@ def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fal
     from tailorbird.operate.status.kafka_dead_letters import newest_schemas, records_at, settle
     from tailorbird.operate.status.replays import replay_of, where_of
 
-    topology = _topology(file)
+    topology = _topology(file, "operator")
     dead_letters = _wanted(topology, ids, all_)
     places = {one.id: (one.partition, one.offset) for one in dead_letters}
     records = records_at(topology, places.values())
@@ -133,7 +134,7 @@ def resolve(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = Fa
     from tailorbird.operate.status.dead_letters import QUARANTINE, DeadLetterRow, remedy_of
     from tailorbird.operate.status.kafka_dead_letters import settle
 
-    topology = _topology(file)
+    topology = _topology(file, "operator")
     dead_letters, kept = list[DeadLetterRow](), list[DeadLetterRow]()
     for one in _wanted(topology, ids, all_):
         (kept if one.stage == QUARANTINE else dead_letters).append(one)
@@ -152,10 +153,11 @@ def joined_from(topology: Topology) -> dict[str, frozenset[str]]:
     return {name: frozenset(map(str, tables_of(topology, table))) for name, table in topology.tables.items()}
 
 
-def _topology(file: str) -> Topology:
+def _topology(file: str, role: KafkaRole = "console") -> Topology:
     from cdc.process.file_topology import load_topology
+    from cdc.process.kafka_grants import granted
 
-    return load_topology(file)
+    return granted(load_topology(file, role), role)
 
 
 def _read(topology: Topology, keep: int | None) -> DeadLetterList:

@@ -52,11 +52,11 @@ def run(
     from tailorbird.operate.doctor.validate import validate
     from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 
-    declared = read_file(file)
+    declared = read_file(file, "operator")
     validate(declared)
     with suppress(Retriable):  # without Kafka, use this machine's stored versions
         newest_versions(declared)
-    topology = _rebuilt(declared, rebuild) if rebuild else load_topology(file)
+    topology = _rebuilt(declared, rebuild) if rebuild else load_topology(file, "operator")
     list(provision(topology, settling=60))  # another machine may be starting the same topology
     _note(declared)
     topology = in_versions(declared, kept_versions(declared.name))

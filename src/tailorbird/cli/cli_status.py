@@ -87,6 +87,9 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
         well = False
         typer.echo(f"{'away':<{WIDE}}Kafka at {topology.log.brokers}: {unavailable}; tailorbird stack status", err=True)
     else:
+        from cdc.process.kafka_grants import check_grants
+
+        check_grants(topology, "console")
         captured = _captured(topology)
         well = _complete(topology, dead_letters, captured or {}, as_json)
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):

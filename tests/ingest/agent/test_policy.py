@@ -24,6 +24,7 @@ from ingest.mysql.mysql_snapshot import MySqlChunks
 from ingest.records.conditions import condition
 from ingest.records.snapshots import ChunkRequest
 
+KEY = b"of this agent"
 POLICY = """
 dumps: true
 labels: {site: paris}
@@ -239,12 +240,15 @@ def test_locks_must_be_allowed_by_the_policy() -> None:
 
 
 def test_the_hash_reports_what_runs() -> None:
-    """Equal effective configurations have one hash; a narrower policy has another. Passwords are not part of it."""
+    """Equal effective configurations have one hash; a narrower policy has another. Passwords are not part of it.
+
+    Who does not have the key cannot try peppers: another key gives another hash.
+    """
     one, same = run({"tables": {"users": {}}}), run({"tables": {"users": {"mask": {"mail": "sha256(pepper)"}}}})
-    assert effective_hash(one.source) == effective_hash(same.source)
+    assert effective_hash(one.source, KEY) == effective_hash(same.source, KEY) != effective_hash(one.source, b"guess")
     narrower = run({"tables": {"users": {}}}, POLICY.replace("[id, name, mail]", "[id, mail]"))
-    assert effective_hash(narrower.source) != effective_hash(one.source)
-    assert effective_hash(replace(one.source, password="x", hostname="y")) == effective_hash(one.source)
+    assert effective_hash(narrower.source, KEY) != effective_hash(one.source, KEY)
+    assert effective_hash(replace(one.source, password="x", hostname="y"), KEY) == effective_hash(one.source, KEY)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_source_is_added_changed_rolled_back_and_removed(session_handler: Sess
     assert (session_handler.spec(), commands.sources()) == (None, [])
     commands.roll_back(WHO, "s", 1)
     assert session_handler.spec() is not None
-    lines = [(line["what"], line["who"], line["outcome"], line["version"]) for line in session_handler.audit.lines]
+    lines = [(line["what"], line["who"], line["outcome"], line["version"]) for line in session_handler.audit.outcomes]
     names = ["source add", "source set", "source set", "config set", "config rollback", "source rm", "config rollback"]
     assert lines == [(name, "ops", "done", number) for number, name in enumerate(names, 1)]
 
@@ -163,7 +163,7 @@ def test_invalid_commands_are_refused(
     with pytest.raises(TailorbirdError, match=why):
         do(session_handler.commands)
     assert session_handler.topic.records == before
-    assert (len(session_handler.audit.lines), session_handler.last["outcome"]) == (2, "refused")
+    assert (len(session_handler.audit.outcomes), session_handler.last["outcome"]) == (2, "refused")
     assert why in session_handler.last["why"]
 
 
@@ -249,6 +249,71 @@ def test_while_kafka_is_unavailable_a_command_fails_with_the_reason(session_hand
     assert session_handler.last["outcome"] == "failed"
 
 
+EFFECTS: dict[str, Callable[[FleetCommands], object]] = {
+    "add": lambda c: c.add(WHO, "new", SPEC),
+    "configure": lambda c: c.configure(WHO, "s", {**SPEC, "connection": "other"}),
+    "remove": lambda c: c.remove(WHO, "s"),
+    "roll back": lambda c: c.roll_back(WHO, "s", 1),
+    "start": lambda c: c.start(WHO, "s", {"u": {}}),
+    "stop": lambda c: c.stop(WHO, "s", ["t"]),
+    "dump": lambda c: c.dump(WHO, "s", ["t"], ""),
+    "set position": lambda c: c.set_position(WHO, "s", 1, None),
+    "drain": lambda c: c.drain(WHO, "agents", "a1", True),
+    "issue": lambda c: c.issue(WHO, "eve", "admin", 1),
+    "revoke": lambda c: c.revoke(WHO, "0000000000000000"),
+    "revoke certificate": lambda c: c.revoke_certificate(WHO, "0a"),
+}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_without_an_audit_line_nothing_happens(session_handler: SessionHandler, name: str) -> None:
+    """While the audit topic is unavailable, every command fails without effect. Later its line precedes its effect."""
+    token = Token(id="0" * 16, name="old", role="view", sha256="", issued_ms=0, expires_ms=2**53)
+    session_handler.topic.write(
+        presence_record(Presence(agent="a1", gateway="g1#1", connected=True)), token_record(token)
+    )
+    session_handler.commands.add(WHO, "s", SPEC)
+    before = list(session_handler.topic.records)
+    session_handler.audit.unavailable = True
+    with pytest.raises(Retriable, match="audit log"):
+        EFFECTS[name](session_handler.commands)
+    assert (session_handler.topic.records, session_handler.kafka.signals) == (before, [])
+    session_handler.audit.unavailable = False
+    first = list[tuple[int, Any]]()
+    session_handler.topic.before_write = lambda record: first.append((len(session_handler.audit.lines), record))
+    lines = len(session_handler.audit.lines)
+    EFFECTS[name](session_handler.commands)
+    assert [line["outcome"] for line in session_handler.audit.lines[lines:]] == ["begun", "done"]
+    assert {count for count, _ in first} <= {lines + 1}, "it was written before its line"
+
+
+def test_no_two_valid_tokens_have_one_name(session_handler: SessionHandler) -> None:
+    """A name is free again once its token is revoked. Agents may have two tokens, to replace one."""
+    commands = session_handler.commands
+    first = commands.issue(WHO, "anna", "view", 1)
+    with pytest.raises(UsageError, match=f"anna already has the valid token {first['id']}"):
+        commands.issue(WHO, "anna", "admin", 1)
+    commands.revoke(WHO, first["id"])
+    assert commands.issue(WHO, "anna", "admin", 1)["role"] == "admin"
+    commands.issue(WHO, "paris", "agent", 1)
+    commands.issue(WHO, "paris", "agent", 1)
+
+
+def test_of_two_tokens_of_one_name_at_once_none_is_valid(session_handler: SessionHandler) -> None:
+    """Another gateway issues a token of the name at the same moment."""
+    other = Token(id="f" * 16, name="anna", role="admin", sha256="", issued_ms=0, expires_ms=2**53)
+
+    def first(record: Any) -> None:
+        session_handler.topic.before_write = lambda record: None
+        session_handler.topic.records.append(token_record(other))
+
+    session_handler.topic.before_write = first
+    with pytest.raises(UsageError, match="anna already has"):
+        session_handler.commands.issue(WHO, "anna", "view", 1)
+    mine = [one for one in session_handler.commands.tokens.values() if one.id != other.id]
+    assert [one.revoked for one in mine] == [True]
+
+
 class Http:
     """Calls an application without a socket."""
 
@@ -305,9 +370,10 @@ def test_rest_does_what_commands_do(client: Client) -> None:
     assert client.ask("GET", "/v1/agents", "view").json() == client.ask("GET", "/v1/map?agent=a", "view").json() == []
     assert client.ask("POST", "/v1/sources/s/stop", "operate", {"tables": ["t"]}).status_code == 200
     assert client.ask("DELETE", "/v1/sources/s").json()["spec"] is None
-    lines = client.ask("GET", "/v1/audit?last=2").json()
-    assert [(line["what"], line["who"], line["from"]) for line in lines] == [
-        ("sync stop", "the-operate", "127.0.0.1"), ("source rm", "the-admin", "127.0.0.1"),
+    lines = client.ask("GET", "/v1/audit?last=3").json()
+    assert [(line["what"], line["who"], line["from"], line["outcome"]) for line in lines] == [
+        ("sync stop", "the-operate", "127.0.0.1", "done"), ("source rm", "the-admin", "127.0.0.1", "begun"),
+        ("source rm", "the-admin", "127.0.0.1", "done"),
     ]  # fmt: skip
 
 
@@ -332,7 +398,7 @@ def test_certificates_are_revoked_for_good(client: Client) -> None:
     assert reported == {"serial": "ab1", "by": "the-admin", "at_ms": 1000}
     client.ask("PUT", "/v1/revoked-certificates/ab1", "admin", {})
     assert client.ask("GET", "/v1/revoked-certificates").json() == [reported]
-    assert [line["what"] for line in client.session_handler.audit.lines] == ["certificate revoke"] * 2
+    assert [line["what"] for line in client.session_handler.audit.outcomes] == ["certificate revoke"] * 2
     for wrong in ("xyz", "0", "a" * 41, "sh%D0%BEp"):
         assert client.ask("PUT", f"/v1/revoked-certificates/{wrong}", body={}).status_code == 400
     agent = client.ask("POST", "/v1/tokens", body={"name": "paris", "role": "agent", "days": 1}).json()["token"]

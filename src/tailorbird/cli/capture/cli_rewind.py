@@ -33,10 +33,11 @@ def rewind(
     """
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import load_topology
+    from cdc.process.kafka_grants import granted
     from ingest.log.kafka_rewind import kept_positions, set_back
     from ingest.run_capture import choose
 
-    topology = load_topology(file)
+    topology = granted(load_topology(file, "operator"), "operator")
     chosen = choose(topology, source)
     if chosen.poll is not None:
         raise UsageError(f"source {chosen.name} is polled", "choose a source that is captured from its log")

@@ -26,12 +26,13 @@ def set_schema(
     """
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import load_topology
+    from cdc.process.kafka_grants import granted
     from ingest.ddl.catalog import Catalog
     from ingest.ddl.dialect import dialect_of
     from ingest.ddl.statements import apply
     from ingest.log.kafka_signals import send
 
-    topology = load_topology(file)
+    topology = granted(load_topology(file, "operator"), "operator")
     found = topology.table_named(table)
     if found is None:
         raise UsageError(f"{table} is not a captured table of {file}", "write source.table, e.g. shop.orders")

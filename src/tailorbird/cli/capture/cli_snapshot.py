@@ -40,11 +40,12 @@ def snapshot(
     """
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import load_topology
+    from cdc.process.kafka_grants import granted
     from ingest.capture.checked_signals import checked_conditions
     from ingest.capture.signals import signal_value
     from ingest.log.kafka_signals import send
 
-    topology = load_topology(file)
+    topology = granted(load_topology(file, "operator"), "operator")
     if among is not None and among not in topology.sources:
         raise UsageError(f"{file} has no source {among}", "--source " + " | ".join(topology.sources))
     tables = [*(tables or ()), *(more or ())]

@@ -53,7 +53,7 @@ def apply(
 
     Example: tailorbird apply topologies/shop.yml --rollback
     """
-    topology = read_file(file)
+    topology = read_file(file, "operator")
     if sum((dry_run, rollback, retire)) > 1:
         raise UsageError("--dry-run, --rollback and --retire exclude one another", "choose one")
     if dry_run:
@@ -61,6 +61,9 @@ def apply(
 
         show_plan(topology, as_json=as_json)
         return
+    from cdc.process.kafka_grants import granted
+
+    granted(topology, "operator")
 
     if not (rollback or retire):
         write_sources(topology, as_json=as_json)

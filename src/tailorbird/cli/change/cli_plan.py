@@ -25,7 +25,7 @@ def plan(
 
     Example: tailorbird plan topologies/shop.yml --json
     """
-    show_plan(read_file(file), as_json=as_json)
+    show_plan(read_file(file, "operator"), as_json=as_json)
 
 
 def show_plan(topology: Topology, *, as_json: bool) -> None:

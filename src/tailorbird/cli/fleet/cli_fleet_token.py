@@ -50,9 +50,10 @@ def issue_token(
 def written(file: str, name: str, role: str, days: int) -> dict[str, Any]:
     """Write a new token directly to Kafka, without a token of its own: write access to Kafka grants all rights."""
     from cdc.process.file_topology import load_topology
+    from cdc.process.kafka_grants import granted
     from tailorbird.web.fleet.kafka_fleet import by_kafka
 
-    with by_kafka(load_topology(file)) as (_, commands, who):
+    with by_kafka(granted(load_topology(file, "operator"), "operator")) as (_, commands, who):
         return commands.issue(who, name, role, days)
 
 

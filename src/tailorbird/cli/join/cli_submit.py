@@ -39,7 +39,7 @@ def submit(
         from joins.engine.proc_jvm import find_java
         from joins.run_join import choose_table
 
-        topology = load_topology(file)
+        topology = load_topology(file, "join")
         chosen = choose_table(topology, table)
         command = cluster_command(topology, chosen, master=master, environment=environment, more=more or ())
     if print_only:

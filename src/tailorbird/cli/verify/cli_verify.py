@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
+from cdc.topology.roles import KafkaRole
 from tailorbird.verify.findings import DIFFERENT, UNLOGGED, Verdict, exit_code
 from tailorbird.verify.request import STAGES, StageResult, parse_request
 from tailorbird.verify.verdict_text import lines_of
@@ -60,6 +61,7 @@ def verify(
     Example: tailorbird verify topologies/shop.yml --stage index --table orders_wide
     """
     # imported here: logging and the clients of all servers slow down every other command
+    from cdc.process.kafka_grants import granted
     from cdc.process.proc_log_lines import log_lines
     from tailorbird.verify.run_stages import verify_stages
 
@@ -68,8 +70,10 @@ def verify(
         if sample and deep:
             raise UsageError("--sample and --all exclude one another", "choose one")
         log_lines("logfmt")  # on standard error: standard output is for the results
+        role: KafkaRole = "operator" if repair and not dry_run else "console"
+        topology = granted(load_topology(file, role), role)
         request = parse_request(
-            load_topology(file), stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
+            topology, stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
             threads=threads, repair=repair, dry_run=dry_run,
         )  # fmt: skip
         if repair and not dry_run and not yes and not sys.stdin.isatty():

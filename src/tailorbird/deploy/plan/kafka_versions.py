@@ -6,9 +6,10 @@ import json
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from cdc.model.errors import Fatal, Retriable
+from cdc.model.errors import Retriable
 from cdc.model.naming import versions_topic
 from cdc.process.file_topology import keep_versions, kept_versions
+from cdc.process.foreign import own_record
 from cdc.topology.topology import Topology
 from cdc.topology.versions import Versions, load_versions
 from ingest.log.kafka_topics import make_topic
@@ -18,10 +19,10 @@ _CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.
 
 
 def read_versions(topology: Topology) -> Versions:
-    """Return the versions stored in Kafka, or none. Raises Retriable while Kafka is unavailable, Fatal for an
-    invalid record."""
+    """Return the versions stored in Kafka, or none. Raises Retriable while Kafka is unavailable, Fatal for a
+    record of a newer version."""
     topic = versions_topic(topology.name)
-    found: bytes | None = None
+    found: Versions | None = None
     try:
         consumer = Consumer(topology.log.brokers.reader("tailorbird-versions"))
         try:
@@ -32,7 +33,8 @@ def read_versions(topology: Topology) -> Versions:
             while (message := consumer.poll(_TIMEOUT)) is not None:
                 error = message.error()
                 if error is None:
-                    found = message.value() or found
+                    read = own_record(topic, message.offset(), message.value(), load_versions)
+                    found = read or found
                 elif error.code() == KafkaError._PARTITION_EOF:
                     break
                 else:
@@ -43,11 +45,7 @@ def read_versions(topology: Topology) -> Versions:
             consumer.close()
     except KafkaException as error:
         raise _unavailable(topology, error.args[0].str()) from error
-    try:
-        return Versions() if found is None else load_versions(json.loads(found))
-    except (ValueError, KeyError, TypeError) as strange:
-        what = f"topic {topic} contains an invalid record: {strange!r}"
-        raise Fatal(what, "was it written by a newer version of Tailorbird?") from strange
+    return found or Versions()
 
 
 def store_versions(topology: Topology, versions: Versions) -> None:

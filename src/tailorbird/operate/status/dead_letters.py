@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from cdc.model.dead_letter_end import STAGE as SETTLED
 from cdc.model.dead_letter_end import place_of
+from cdc.model.naming import dead_letter_topic
+from cdc.process.foreign import MALFORMED, ignored
 
 LEFT_OUT = "left out"  # the stage of tables that captures leave out until the reason no longer holds
 QUARANTINE = "quarantine"  # the stage of rows that captures cannot decode (tailorbird.operate.status.quarantine)
@@ -153,7 +155,10 @@ class DeadLetterList:
         """Add the next record of the topic."""
         reported = value_of(record)
         if reported.get("stage") == SETTLED:
-            self._settle(reported, record.at_ms)
+            try:
+                self._settle(reported, record.at_ms)
+            except MALFORMED as error:
+                ignored(dead_letter_topic(self._topology), record.offset, error)
             return
         dead_letter = dead_letter_of(self._topology, record)
         place = dead_letter.stage, dead_letter.of

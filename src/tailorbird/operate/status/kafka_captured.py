@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -12,6 +12,7 @@ from kafka.errors import KafkaError
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
+from cdc.process.foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.events.left_out import left_out_of
 from ingest.events.prepared import STATE as PREPARED
@@ -44,7 +45,7 @@ class PositionsReader:
 
     def __init__(self, topology: Topology) -> None:
         self._servers, self._topic = topology.log.brokers, positions_topic(topology.name)
-        self._by_key = {transactional_id(topology.name, source): source for source in topology.sources}
+        self._by_key = {transactional_id(topology.name, source).encode(): source for source in topology.sources}
         self._consumer: Any = None
         self._found: dict[str, CapturedPosition] = {}
         self._lately: dict[str, deque[CapturedPosition]] = {}
@@ -98,9 +99,11 @@ class PositionsReader:
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for records in consumer.poll(timeout_ms=500).values():
                 for record in records:
-                    source = self._by_key.get(record.key.decode()) if record.key is not None else None
-                    if source is not None and record.value is not None:
-                        self._found[source] = position_of(json.loads(record.value), record.offset)
+                    source = self._by_key.get(record.key)
+                    read = partial(position_of, offset=record.offset)
+                    found = None if source is None else own_record(self._topic, record.offset, record.value, read)
+                    if source is not None and found is not None:
+                        self._found[source] = found
                         self._lately.setdefault(source, deque(maxlen=_LATELY)).append(self._found[source])
         return dict(self._found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from cdc.model.dead_letter_end import KEY, resolved_dead_letters
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.process.foreign import own_record
 from cdc.topology.topology import Topology
 from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRecord, DeadLetterRow, OpenDeadLetters
 from tailorbird.operate.status.proc_watch import Watch
@@ -133,8 +133,8 @@ def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
         for record in records_between(
             consumer, topic, dict.fromkeys(known[topic].partitions if topic in known else ())
         ):
-            if record.value is not None:
-                schema = schema_from_json(json.loads(record.value))
+            schema = own_record(topic, record.offset, record.value, schema_from_json)
+            if schema is not None:
                 found[schema.table_id] = schema
     return found
 

@@ -81,7 +81,7 @@ def run_of(text: bytes) -> CheckRun | None:
             return None
         checked = [_result_of(one) for one in reported.pop("checked")]
         return CheckRun(**reported, checked=tuple(checked))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

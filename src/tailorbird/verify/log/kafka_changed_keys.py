@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 
@@ -11,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
 from cdc.model.naming import TRUNCATE_KEY
+from cdc.process.foreign import own_record
 from ingest.ledger.ledger import Partition, read_reach
 from ingest.ledger.places import Reach
 
@@ -45,10 +45,8 @@ class KafkaChangedKeys:
         found = None
         partitions = self._consumer.list_topics(topic, timeout=_ANSWER).topics[topic].partitions
         for _, value in self._records({(topic, number): OFFSET_BEGINNING for number in partitions}):
-            if value is None:
-                continue
-            one = read_reach(json.loads(value))
-            if one.source == source and cut.includes(one.position):
+            one = own_record(topic, None, value, read_reach)
+            if one is not None and one.source == source and cut.includes(one.position):
                 found = one.ends
         return found
 

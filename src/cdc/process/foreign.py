@@ -1,0 +1,58 @@
+"""Records in internal topics that Tailorbird did not write: they are logged, counted and ignored.
+
+Anyone who may write to such a topic can also forge valid records; only Kafka's access control prevents that. But a
+foreign record, such as one of a misconfigured producer, ends no process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+from prometheus_client import Counter
+
+from cdc.model.errors import Fatal
+
+T = TypeVar("T")
+FORMAT = 1  # of every kind of record that has a format
+# what reading the content of a foreign record raises
+MALFORMED = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+FOREIGN = Counter("tailorbird_foreign_records", "Records in internal topics that Tailorbird did not write", ["topic"])
+
+log = structlog.get_logger()
+
+
+def own_record(topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T]) -> T | None:
+    """Return what `read` makes of a record's JSON value; None for a tombstone and for a foreign record.
+
+    Raises Fatal for a record of a newer version, because ignoring it could lose data.
+    """
+
+    def current(content: Any) -> T:
+        number = content.get("format", FORMAT)
+        if type(number) is int and number > FORMAT:
+            what = f"{topic}, offset {offset}: a record of format {number}, this version reads format {FORMAT}"
+            raise Fatal(what, "run the version of Tailorbird that wrote it, or a newer one")
+        return read(content)
+
+    return tolerated(topic, offset, value, current)
+
+
+def tolerated(topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T]) -> T | None:
+    """Return the same for a topic of which records of newer versions may be ignored."""
+    try:
+        return None if value is None else read(orjson.loads(value))
+    except MALFORMED as error:
+        ignored(topic, offset, error)
+        return None
+
+
+def ignored(topic: str, offset: int | None, error: BaseException) -> None:
+    """Log and count a foreign record. Its content is not logged, because it may be anything."""
+    FOREIGN.labels(topic).inc()
+    log.warning(
+        "ignored a record that Tailorbird did not write", topic=topic, offset=offset, why=type(error).__name__,
+        remedy="allow only Tailorbird to write to this topic: tailorbird acls",
+    )  # fmt: skip

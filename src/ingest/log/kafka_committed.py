@@ -1,0 +1,190 @@
+"""Read back from Kafka what the captures of one source have committed: position, schemas, history, quarantine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import KafkaError as Code
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
+
+from cdc.model import naming
+from cdc.model.errors import Retriable
+from cdc.model.history import Record as HistoryRecord
+from cdc.model.history import history_from_records
+from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.process.foreign import MALFORMED, ignored, own_record
+from cdc.topology.topology import Source, Topology
+from ingest.capture.marks import marks_of
+from ingest.log.kafka_topics import TIMEOUT, SourceTopics, client_settings
+from ingest.records.records import read_checkpoint
+
+
+class CommittedRecords:
+    """Committed records of one source. Records that no capture wrote are ignored and counted.
+
+    Every method raises KafkaException or Retriable while Kafka is unavailable.
+    """
+
+    def __init__(self, topology: Topology, source: Source, topics: SourceTopics) -> None:
+        self._topics, self._source, self._brokers = topics, source.name, topology.log.brokers
+        self._key = naming.transactional_id(topology.name, source.name).encode()
+
+    def last_position(self) -> bytes | None:
+        """Return the source's newest position record, from its own partition or else from all others."""
+        own = self._topics.positions_partition
+        with self._reader() as consumer:
+            metadata = consumer.list_topics(self._topics.positions, timeout=TIMEOUT)
+            others = [p for p in metadata.topics[self._topics.positions].partitions if p != own]
+            for partition in (own, *others):
+                found = self._last_of(consumer, partition)
+                if found is not None:
+                    return found
+        return None
+
+    def _last_of(self, consumer: Any, partition: int) -> bytes | None:
+        """Return the source's newest record in a partition of `…positions`, searched backwards in growing steps."""
+        topic, wait_for_others = self._topics.positions, partition == self._topics.positions_partition
+        end = self._stable_end(topic, partition, wait=wait_for_others)
+        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
+        step, high = 64, end
+        while high > low:
+            start = max(low, high - step)
+            found: bytes | None = None
+            for offset, key, value in self._between(consumer, topic, partition, start, end):
+                if key == self._key and value is not None:
+                    found = own_record(topic, offset, value, partial(_readable, value)) or found
+            if found is not None:
+                return found
+            step, high = step * 8, start
+        return None
+
+    def schemas(self) -> Mapping[TableId, TableSchema]:
+        """Return the newest published schema of each table of the source."""
+        found: dict[TableId, TableSchema] = {}
+        topic = self._topics.schemas
+        end = self._stable_end(topic, 0, wait=True)
+        with self._reader() as consumer:
+            for offset, _, value in self._between(consumer, topic, 0, OFFSET_BEGINNING, end):
+                schema = own_record(topic, offset, value, schema_from_json)
+                if schema is not None and schema.table_id.source == self._source:
+                    found[schema.table_id] = schema
+        return found
+
+    def history(self, start: int) -> tuple[HistoryRecord, ...]:
+        """Return the schema history of the source, in order, from an offset on (0: from the beginning)."""
+        found: list[HistoryRecord] = []
+        topic = self._topics.history
+        with self._reader() as consumer:
+            end = self._stable_end(topic, 0, wait=True)
+            for offset, key, value in self._between(consumer, topic, 0, start or OFFSET_BEGINNING, end):
+                try:
+                    if orjson.loads(key or b"[]")[1:2] != [self._source]:
+                        continue
+                except MALFORMED as error:
+                    ignored(topic, offset, error)
+                    continue
+                name = (key or b"[]").decode()
+                content = own_record(topic, offset, value, partial(_history_record, name, self._source))
+                if value is None or content is not None:
+                    found.append((name, content))
+        return tuple(found)
+
+    def quarantined(self) -> list[Mapping[str, Any]]:
+        """Return all records of the source in the quarantine topic, in order."""
+        found: list[Mapping[str, Any]] = []
+        topic = self._topics.quarantine
+        with self._reader() as consumer:
+            end = self._stable_end(topic, 0, wait=True)
+            for offset, _, value in self._between(consumer, topic, 0, OFFSET_BEGINNING, end):
+                kept = own_record(topic, offset, value, _quarantine_record)
+                if kept is not None and kept.get("source") == self._source:
+                    found.append(kept)
+        return found
+
+    def _stable_end(self, topic: str, partition: int, *, wait: bool) -> int:
+        """Return the end of a partition once no transaction is open in it. Raises Retriable if that takes too long.
+
+        A read_committed consumer sees no record, of any source, after the begin of an open transaction.
+        """
+        admin = AdminClient(client_settings(self._brokers))
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            at = TopicPartition(topic, partition)
+            stable, end = (
+                admin.list_offsets({at: newest}, isolation_level=level, request_timeout=TIMEOUT)[at].result().offset
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            )
+            if stable == end or not wait:
+                return int(stable)
+            if time.monotonic() > deadline:
+                raise Retriable(
+                    f"a transaction of another capture has been open in {topic} for more than {TIMEOUT:.0f} s",
+                    "restart that source's capture: it ends the transaction that its predecessor left open",
+                )
+            time.sleep(0.02)
+
+    def _between(
+        self, consumer: Any, topic: str, partition: int, start: int, end: int
+    ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        """Yield offset, key and value of the committed records from offset `start` up to, but not including, `end`."""
+        if end == 0:
+            return
+        consumer.assign([TopicPartition(topic, partition, start)])
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            message = consumer.poll(1.0)
+            if message is None:
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka at {self._brokers} does not answer")
+            elif message.error() is None:
+                yield message.offset(), message.key(), message.value()
+                deadline = time.monotonic() + TIMEOUT
+            elif message.error().code() == Code._PARTITION_EOF:
+                if message.offset() >= end:
+                    return
+            elif not message.error().retriable():
+                raise KafkaException(message.error())
+
+    @contextmanager
+    def _reader(self) -> Iterator[Any]:
+        consumer = Consumer(
+            client_settings(
+                self._brokers, group_id="tailorbird-capture", enable_auto_commit=False,
+                isolation_level="read_committed", enable_partition_eof=True, fetch_wait_max_ms=10,
+            )
+        )  # fmt: skip
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+
+def _readable(value: bytes, _: Any) -> bytes:
+    """Return a position record. Raises the errors of `read_checkpoint` if it is not one."""
+    read_checkpoint(value)
+    return value
+
+
+def _quarantine_record(content: Any) -> dict[str, Any]:
+    if any(not isinstance(content[name], str) for name in ("source", "database", "table")):
+        raise TypeError("a name that is no text")
+    int(content["sequence"])
+    found: dict[str, Any] = content
+    return found
+
+
+def _history_record(name: str, source: str, content: Any) -> dict[str, Any]:
+    """Return a record of the history. Raises an error of `MALFORMED` if it is not one."""
+    if not isinstance(content.get("sequence", 0), int):
+        raise TypeError("a sequence number that is no number")
+    history_from_records([(name, content)], source)
+    marks_of([(name, content)], source)
+    found: dict[str, Any] = content
+    return found
