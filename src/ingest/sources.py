@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cdc.model.event import Position
 from cdc.topology.topology import Source
-from ingest.capture.session import ReadableSource
+from ingest.capture.capture_parts import ReadableSource
 
 
 def server_of(topology: str, source: Source) -> ReadableSource:

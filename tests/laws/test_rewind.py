@@ -65,7 +65,7 @@ def go_on(server: Paused, broker: Broker, until: int) -> None:
         stopped=finished,
         observer=Observer(),
         limits=Limits(rows=2, linger=0.02, idle_commit=0.02),
-        marks=Marks(changes=1),
+        marks=lambda: Marks(changes=1),
     ).run()
 
 

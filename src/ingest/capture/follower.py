@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from cdc.model.errors import Fatal, Skippable
 from cdc.model.event import Position
-from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId
-from ingest.capture.groups import Limits
+from ingest.capture.capture_parts import CaptureParts
+from ingest.capture.commits import Commits
 from ingest.capture.leaving import differs, update_left_out
 from ingest.capture.marks import REPLAYED, SLACK, reached_before
-from ingest.capture.observer import Observer
 from ingest.capture.pace import Moment, Pace, Stand
 from ingest.capture.signals import ONLY_REPORTED, READS, Signals
 from ingest.events.log_events import (
@@ -26,49 +24,13 @@ from ingest.events.log_events import (
     TransactionLogged,
 )
 from ingest.events.redecode import waiting
-from ingest.events.tables import Tables
-from ingest.records.capture_interfaces import ChangeLog, Checkpoint, Record, ServerTables, SourceServer, Stream
-from ingest.records.records import Recorder
+from ingest.records.capture_interfaces import Checkpoint, Record, ServerTables, Stream
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
 # State of the stream after some types of event. After any other event it is inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
-
-
-class Following(Protocol):
-    """The part of a session that the loop needs; `session.Session` implements it."""
-
-    @property
-    def source(self) -> SourceServer: ...
-    @property
-    def log(self) -> ChangeLog: ...
-    @property
-    def recorder(self) -> Recorder: ...
-    @property
-    def clock(self) -> Callable[[], float]: ...
-    @property
-    def stopped(self) -> Callable[[], bool]: ...
-    @property
-    def observer(self) -> Observer: ...
-    @property
-    def limits(self) -> Limits: ...
-    @property
-    def signals(self) -> Signals | None: ...
-    @property
-    def rereads(self) -> bool: ...
-    @property
-    def dumps(self) -> bool: ...
-
-    def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
-        """Commit the appended records with a checkpoint."""
-
-    def tidy(
-        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
-    ) -> Checkpoint:
-        """Rewrite the schema history if most of its records are no longer needed. Returns the checkpoint of that
-        commit."""
 
 
 class Follower:
@@ -78,9 +40,14 @@ class Follower:
     """
 
     def __init__(
-        self, session: Following, stream: Stream, transactions: RepairingTransactions, repairs: RepairRunner
+        self,
+        session: CaptureParts,
+        commits: Commits,
+        stream: Stream,
+        transactions: RepairingTransactions,
+        repairs: RepairRunner,
     ) -> None:
-        self._session, self._stream = session, stream
+        self._session, self._commits, self._stream = session, commits, stream
         self._transactions, self._repairs = transactions, repairs
         self._snapshots = snapshots = repairs.snapshots
         self._changes, self._refused, self._quarantined = snapshots.rows, snapshots.refused, 0
@@ -152,7 +119,7 @@ class Follower:
         tables, session = self._transactions.tables, self._session
         if tables.written <= SLACK:
             return checkpoint
-        return session.tidy(checkpoint, session.log.history(), tables, self._repairs)
+        return self._commits.tidy(checkpoint, session.log.history(), tables, self._repairs)
 
     def _take_turn(self, chunks: SharedChunkReader, now: float, stand: Stand) -> None:
         """Execute signals, publish snapshot chunks and corrections, and request more. Runs between two transactions."""
@@ -306,7 +273,7 @@ class Follower:
             checkpoint = replace(checkpoint, state={**checkpoint.state, "kept": dict(transactions.kept)})
         if self._replayed is None and REPLAYED in checkpoint.state:
             checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
-        checkpoint = session.commit(checkpoint, self._repairs, self._signals)
+        checkpoint = self._commits.commit(checkpoint, self._repairs, self._signals)
         changes = transactions.changes + self._snapshots.rows
         session.observer.captured(changes - self._changes)
         self._changes = changes

@@ -6,94 +6,69 @@ position. So after any end of a session (an error, kill -9), the next one neithe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from cdc.model.errors import Retriable
 from cdc.model.event import Position
-from cdc.model.history import Record as HistoryRecord
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from cdc.topology.topology import PositionLostAction, SnapshotMode
+from ingest.capture.capture_parts import CaptureParts
+from ingest.capture.commits import Commits
 from ingest.capture.follower import Follower
-from ingest.capture.groups import Limits
-from ingest.capture.marks import REPLAYED, SLACK, Marks, check_replay, replayed, rewrite_history
-from ingest.capture.observer import Observer
-from ingest.capture.signals import Signals
+from ingest.capture.marks import REPLAYED, Marks, check_replay, replayed
 from ingest.events.left_out import left_out_of
 from ingest.events.prepared import STATE as PREPARED
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import (
     REREAD,
-    ChangeLog,
     Checkpoint,
     LogDamaged,
     LogReplaced,
     PositionLost,
     Recovered,
     ServerTables,
-    SourceServer,
 )
-from ingest.records.records import Recorder
-from ingest.records.snapshots import ChunkReader, Snapshots
+from ingest.records.snapshots import Snapshots
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
 
-class ReadableSource(SourceServer, Protocol):
-    """A source whose tables can be read while its log is read."""
-
-    def chunks(self) -> AbstractContextManager[ChunkReader]:
-        """Open a chunk reader for one session."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """Parts and settings of one session. `clock` returns seconds since 1970; the session ends when `stopped` returns
-    True.
+class Session(CaptureParts):
+    """Parts and settings of one session.
 
-    `position_lost`: if the source's log does not contain the position, `fail`, read all tables again (`resnapshot`),
-    or `auto`: read them again unless the log was replaced or no table can be read. `cascades`: whether to repair rows
-    that foreign keys change. `dumps`: whether a table that is added to the topology gets a snapshot. `rereads`: whether
-    tables can be read again, by a signal or after a loss of log. It is False for sources without tables, where an empty
-    snapshot would delete all rows.
+    `tables` returns the tables to capture for the server's tables. `position_lost`: if the source's log does not
+    contain the position, `fail`, read all tables again (`resnapshot`), or `auto`: read them again unless the log was
+    replaced or no table can be read. `parallel`: how many tables are read at the same time. `cascades`: whether to
+    repair rows that foreign keys change. `marks` returns the rule for positions noted in the schema history, without
+    marks.
     """
 
-    source: ReadableSource
-    log: ChangeLog
-    recorder: Recorder
     tables: Callable[[ServerTables], Tables]
     mode: SnapshotMode
-    clock: Callable[[], float]
-    stopped: Callable[[], bool]
-    observer: Observer
-    limits: Limits = field(default_factory=Limits)
     position_lost: PositionLostAction = "auto"
-    signals: Signals | None = None
     parallel: int = 2
     cascades: Literal["follow", "ignore"] = "follow"
-    dumps: bool = True
-    rereads: bool = True
-    marks: Marks = field(default_factory=Marks)
-    committed: list[Checkpoint] = field(default_factory=list)  # at most one: the last checkpoint of this session
+    marks: Callable[[], Marks] = Marks
 
     def run(self) -> None:
         """Capture until stopped. Raises the errors of source and log; records that are not committed are then
         discarded."""
         try:
-            self._run()
+            self._run(Commits(self, self.marks()))
         finally:
             self.log.abort()
 
-    def _run(self) -> None:
+    def _run(self, commits: Commits) -> None:
         recovered = self.log.recover()
         checkpoint = recovered.checkpoint
         seen, head = self._look() if checkpoint is None else (self.source.seen(), None)
         tables = self.tables(seen)
         tables.passed = left_out_of(checkpoint.state) if checkpoint else {}
-        self.marks.restore(tables.source, recovered.history)
+        commits.marks.restore(tables.source, recovered.history)
         own = {table: schema for table, schema in recovered.schemas.items() if table.source == tables.source}
         self.recorder.published.update(own)
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
@@ -105,28 +80,28 @@ class Session:
         if repairs.unsure:
             repairs.set_foreign_keys(self.source.foreign_keys(), exactly=False)
         if checkpoint is None or not recovered.history:
-            checkpoint = self._begin(checkpoint, head, recovered, tables, repairs, seen)
+            checkpoint = self._begin(commits, checkpoint, head, recovered, tables, repairs, seen)
         else:
             check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
-            checkpoint = self._adopt(seen, checkpoint, tables, repairs, recovered)
-            checkpoint = self.tidy(checkpoint, recovered.history, tables, repairs)
+            checkpoint = self._adopt(commits, seen, checkpoint, tables, repairs, recovered)
+            checkpoint = commits.tidy(checkpoint, recovered.history, tables, repairs)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         self.observer.left_out(tables.take_left_out())
         with self.source.chunks() as chunks:
             while True:
-                began = list(self.committed)
+                began = commits.last
                 try:
-                    self._stream(checkpoint, tables, repairs, SharedChunkReader(chunks))
+                    self._stream(commits, checkpoint, tables, repairs, SharedChunkReader(chunks))
                     return
                 except PositionLost as lost:
                     if not self._reads_again(lost, repairs.snapshots):
                         raise
-                    if self.committed != began:  # a new session reads the last sequence number back
+                    if commits.last != began:  # a new session reads the last sequence number back
                         raise Retriable(f"{lost.message}; the session restarts to read all tables again") from lost
                     what = "a part of the log cannot be read" if isinstance(lost, LogDamaged) else "position lost"
                     self.observer.phase(f"{what}: all tables are read again", why=str(lost))
-                    checkpoint = self._begin_again(checkpoint, tables, repairs, lost.message)
+                    checkpoint = self._begin_again(commits, checkpoint, tables, repairs, lost.message)
 
     def _reads_again(self, lost: PositionLost, snapshots: Snapshots) -> bool:
         """Return whether the loss of the position is repaired by reading all tables again."""
@@ -144,6 +119,7 @@ class Session:
 
     def _begin(
         self,
+        commits: Commits,
         checkpoint: Checkpoint | None,
         head: Position | None,
         recovered: Recovered,
@@ -163,10 +139,16 @@ class Session:
                 repairs.snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
         elif self.mode == "never":
             repairs.snapshots.partial.update(schema.table_id for schema in change.schemas)
-        return self.commit(checkpoint, repairs)
+        return commits.commit(checkpoint, repairs)
 
     def _adopt(
-        self, seen: ServerTables, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, recovered: Recovered
+        self,
+        commits: Commits,
+        seen: ServerTables,
+        checkpoint: Checkpoint,
+        tables: Tables,
+        repairs: RepairRunner,
+        recovered: Recovered,
     ) -> Checkpoint:
         """Apply the server's tables, for a source whose log contains a new schema only before the table's next rows.
 
@@ -201,7 +183,7 @@ class Session:
             table = tables.id_of(name)
             self.observer.phase("the table was replaced by a new one: it is read again", table=str(table))
             repairs.snapshots.start(table, where=tables.where(table), marker=number)
-        return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
+        return commits.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 
     def _end_rows(self, tables: Tables, repairs: RepairRunner, table: TableId, position: Position) -> None:
         """Publish a truncation of a dropped or renamed table, so that all consumers delete its rows."""
@@ -242,11 +224,13 @@ class Session:
                 checkpoint = replace(checkpoint, position=replace(checkpoint.position, sequence=number))
         return checkpoint
 
-    def _begin_again(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, why: str) -> Checkpoint:
+    def _begin_again(
+        self, commits: Commits, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, why: str
+    ) -> Checkpoint:
         """Resume at the end of the log and re-read all tables. The marker at the end of each removes rows that no
         longer exist. The checkpoint's state contains the reason until all tables are read."""
         seen, head = self._look()
-        self.log.extend(self.recorder.history(self.marks.forget(lambda _: False)))
+        self.log.extend(self.recorder.history(commits.marks.forget(lambda _: False)))
         repairs.clear()
         number = replayed(checkpoint)["sequence"] + 1
         # a prepared transaction may be committed in the skipped part of the log; the snapshots contain its rows
@@ -260,50 +244,16 @@ class Session:
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
         for schema in tables.schemas():
             repairs.snapshots.start(schema.table_id, initial=repairs.snapshots.reads, marker=number)
-        return self.commit(replace(checkpoint, position=place, open=None), repairs)
+        return commits.commit(replace(checkpoint, position=place, open=None), repairs)
 
-    def tidy(
-        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
-    ) -> Checkpoint:
-        """Remove marks whose log is gone, and rewrite the history if most of it is superfluous."""
-        forgotten = self.marks.forget(self.source.holds)
-        self.log.extend(self.recorder.history(forgotten))
-        known, tables.written = self.marks.known, 0
-        oldest = known[0].position if known else checkpoint.position
-        again = rewrite_history(found, tables.source, oldest, known)
-        if len(found) <= 2 * len(again.records) + SLACK:
-            # commit at once: an idle source might commit next after Kafka's transaction timeout
-            return self.commit(checkpoint, repairs, checkpoint.state.get("signals")) if forgotten else checkpoint
-        self.observer.phase("history rewritten", records=len(found), now=len(again.records))
-        self.log.extend(self.recorder.history(again.gone))
-        self.log.restate(self.recorder.history(again.records))
-        tables.forget(oldest)
-        return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
-
-    def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
-        """Commit the appended records with the state of snapshots and repairs. Returns the complete checkpoint."""
-        partial = sorted(table.name for table in repairs.snapshots.partial)
-        state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
-        state.pop("mends", None)
-        state.pop("left_out", None)
-        if not repairs.snapshots:
-            state.pop(REREAD, None)
-        if repairs.tables.passed:
-            state["left_out"] = dict(repairs.tables.passed)
-        if repairs.state:
-            state["mends"] = repairs.state
-        if signals is not None:
-            state["signals"] = signals
-        checkpoint = replace(checkpoint, snapshot="running" if repairs.snapshots.initial else "done", state=state)
-        self.log.extend(self.recorder.history(self.marks.due(checkpoint, self.clock())))
-        self.log.commit(checkpoint)
-        self.committed[:] = [checkpoint]
-        self.source.release(checkpoint.position)
-        repairs.committed()
-        self.observer.committed(checkpoint)
-        return checkpoint
-
-    def _stream(self, checkpoint: Checkpoint, tables: Tables, repairs: RepairRunner, chunks: SharedChunkReader) -> None:
+    def _stream(
+        self,
+        commits: Commits,
+        checkpoint: Checkpoint,
+        tables: Tables,
+        repairs: RepairRunner,
+        chunks: SharedChunkReader,
+    ) -> None:
         """Follow the log until stopped. Reopen the stream when table reads begin or end."""
         going: Checkpoint | None = checkpoint
         snapshots = repairs.snapshots
@@ -315,5 +265,5 @@ class Session:
             )
             with self.source.stream(going, tables, busy=bool(snapshots or repairs)) as stream:
                 transactions = RepairingTransactions(self.recorder, tables, going, snapshots, repairs)
-                follower = Follower(self, stream, transactions, repairs)
+                follower = Follower(self, commits, stream, transactions, repairs)
                 going = follower.follow(chunks, going)

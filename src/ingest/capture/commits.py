@@ -1,0 +1,66 @@
+"""Commit the records of one session with checkpoints, and keep the schema history short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from cdc.model.history import Record as HistoryRecord
+from ingest.capture.capture_parts import CaptureParts
+from ingest.capture.marks import SLACK, Marks, rewrite_history
+from ingest.events.tables import Tables
+from ingest.records.capture_interfaces import REREAD, Checkpoint
+from ingest.repair.rounds import RepairRunner
+
+
+class Commits:
+    """Commits what a session has appended to the log.
+
+    `last` is the session's last checkpoint, as written. `marks` are the positions noted in the schema history.
+    """
+
+    def __init__(self, parts: CaptureParts, marks: Marks) -> None:
+        self._parts, self.marks = parts, marks
+        self.last: Checkpoint | None = None
+
+    def tidy(
+        self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
+    ) -> Checkpoint:
+        """Remove marks whose log is gone, and rewrite the history if most of it is superfluous."""
+        forgotten = self.marks.forget(self._parts.source.holds)
+        self._parts.log.extend(self._parts.recorder.history(forgotten))
+        known, tables.written = self.marks.known, 0
+        oldest = known[0].position if known else checkpoint.position
+        again = rewrite_history(found, tables.source, oldest, known)
+        if len(found) <= 2 * len(again.records) + SLACK:
+            # commit at once: an idle source might commit next after Kafka's transaction timeout
+            return self.commit(checkpoint, repairs, checkpoint.state.get("signals")) if forgotten else checkpoint
+        self._parts.observer.phase("history rewritten", records=len(found), now=len(again.records))
+        self._parts.log.extend(self._parts.recorder.history(again.gone))
+        self._parts.log.restate(self._parts.recorder.history(again.records))
+        tables.forget(oldest)
+        return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))
+
+    def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
+        """Commit the appended records with the state of snapshots and repairs. Returns the complete checkpoint."""
+        partial = sorted(table.name for table in repairs.snapshots.partial)
+        state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
+        state.pop("mends", None)
+        state.pop("left_out", None)
+        if not repairs.snapshots:
+            state.pop(REREAD, None)
+        if repairs.tables.passed:
+            state["left_out"] = dict(repairs.tables.passed)
+        if repairs.state:
+            state["mends"] = repairs.state
+        if signals is not None:
+            state["signals"] = signals
+        checkpoint = replace(checkpoint, snapshot="running" if repairs.snapshots.initial else "done", state=state)
+        self._parts.log.extend(self._parts.recorder.history(self.marks.due(checkpoint, self._parts.clock())))
+        self._parts.log.commit(checkpoint)
+        self.last = checkpoint
+        self._parts.source.release(checkpoint.position)
+        repairs.committed()
+        self._parts.observer.committed(checkpoint)
+        return checkpoint
