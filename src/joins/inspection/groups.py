@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from cdc.model.types import Canonical, LogicalType
 from joins.inspection.packed import Packed
-from joins.query.aggregate_functions import BY_NAME, Keeps
+from joins.query.aggregate_functions import BY_NAME, BagExtra
 from joins.query.group import Grouping, Result
 from joins.runtime.records import Values
 from joins.steps.exact import summed
@@ -57,7 +57,7 @@ class _Group(Packed):
             return [count, str(Decimal(number).scaleb(-type_.scale, _EXACT))]
         return [count, float(number * Fraction(2) ** exponent) if type_.kind.startswith("float") else number]
 
-    def bag(self, last: LogicalType, keeps: Collection[Keeps]) -> int:
+    def bag(self, last: LogicalType, keeps: Collection[BagExtra]) -> int:
         """Read a whole bag. Return the number of different tuples.
 
         `keeps` is what the functions over the bag store beside the tuples, `last` the type of their last value."""

@@ -17,13 +17,13 @@ from sqlglot import exp
 from cdc.model.types import LogicalType, list_of
 from joins.query.value_types import FLOAT64, INT64, INTEGERS, MOST_DIGITS, family
 
-Reads = Literal["rows", "total", "bag"]  # the number of rows, or an accumulator: `joins.query.group`
-Keeps = Literal["", "sum", "list", "set"]  # what a bag stores for the function beside its tuples
+Accumulator = Literal["rows", "total", "bag"]  # the number of rows, or an accumulator: `joins.query.group`
+BagExtra = Literal["", "sum", "list", "set"]  # what a bag stores for the function beside its tuples
 Types = Sequence[LogicalType]
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class ArgumentRule:
     """The types of a function's first argument; `expected` is the remedy for others."""
 
     check: Callable[[LogicalType], bool]
@@ -31,7 +31,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Native:
+class DuckDBForm:
     """An expression of DuckDB with the same result, if a condition on the arguments' types holds (`joins.oracle`).
 
     `{0}`, `{1}` are the arguments, `{all}` their list, `{there}` the condition that none is NULL, `{type}` the result's
@@ -54,14 +54,14 @@ class AggregateFunction:
     name: str
     shown: str
     calls: tuple[type[exp.Expr], ...]
-    reads: Reads
+    reads: Accumulator
     finish: str
     result: Callable[[Types], LogicalType]
-    keeps: Keeps = ""
+    keeps: BagExtra = ""
     distinct: bool = False
     complete: bool = False
-    accepts: Accepted | None = None
-    native: tuple[Native, ...] = ()
+    accepts: ArgumentRule | None = None
+    native: tuple[DuckDBForm, ...] = ()
 
 
 def sum_type(type_: LogicalType) -> LogicalType:
@@ -106,9 +106,9 @@ def _list(types: Types) -> LogicalType:
     return list_of(types[0])
 
 
-_NUMBER = Accepted(lambda type_: family(type_) == "number", "a number: write a CAST")
-_CONDITION = Accepted(lambda type_: type_.kind == "bool", "a condition")
-_ORDERED = Accepted(
+_NUMBER = ArgumentRule(lambda type_: family(type_) == "number", "a number: write a CAST")
+_CONDITION = ArgumentRule(lambda type_: type_.kind == "bool", "a condition")
+_ORDERED = ArgumentRule(
     lambda type_: family(type_) not in ("geometry", "list"), "numbers or text: ST_X(p), ST_Y(p), ST_AsText(g)"
 )
 _BY = "(list({{1}} ORDER BY {{0}} {0}, {{1}} {1}) FILTER (WHERE {{0}} IS NOT NULL))[1]"
@@ -117,17 +117,17 @@ _EACH = "count(DISTINCT ({all})) FILTER (WHERE {there})"
 FUNCTIONS: tuple[AggregateFunction, ...] = (
     AggregateFunction(
         name="count_rows", shown="count(*)", calls=(exp.Count,), reads="rows", finish="rows", result=_whole,
-        native=(Native("always", "count(*)"),),
+        native=(DuckDBForm("always", "count(*)"),),
     ),
     AggregateFunction(
         name="count", shown="count", calls=(exp.Count, exp.CountIf), reads="total", finish="count", result=_whole,
-        native=(Native("always", "count({0})"),),
+        native=(DuckDBForm("always", "count({0})"),),
     ),
     AggregateFunction(
         name="sum", shown="sum", calls=(exp.Sum,), reads="total", finish="sum", result=_sum, accepts=_NUMBER,
         native=(
-            Native("integers", "TRY_CAST(sum({0}) AS BIGINT)"),
-            Native("short decimals", "CAST(sum({0}) AS {type})"),
+            DuckDBForm("integers", "TRY_CAST(sum({0}) AS BIGINT)"),
+            DuckDBForm("short decimals", "CAST(sum({0}) AS {type})"),
         ),
     ),
     AggregateFunction(
@@ -135,12 +135,12 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
     ),
     AggregateFunction(
         name="count_distinct", shown="count(DISTINCT x)", calls=(exp.Count,), reads="bag", finish="distinct",
-        result=_whole, distinct=True, complete=True, native=(Native("ordered", _EACH),),
+        result=_whole, distinct=True, complete=True, native=(DuckDBForm("ordered", _EACH),),
     ),
     AggregateFunction(
         name="sum_distinct", shown="sum(DISTINCT x)", calls=(exp.Sum,), reads="bag", finish="sum of distinct",
         result=_sum, keeps="sum", distinct=True, accepts=_NUMBER,
-        native=(Native("integers", "TRY_CAST(sum(DISTINCT {0}) AS BIGINT)"),),
+        native=(DuckDBForm("integers", "TRY_CAST(sum(DISTINCT {0}) AS BIGINT)"),),
     ),
     AggregateFunction(
         name="avg_distinct", shown="avg(DISTINCT x)", calls=(exp.Avg,), reads="bag", finish="average of distinct",
@@ -148,28 +148,28 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
     ),
     AggregateFunction(
         name="min", shown="min", calls=(exp.Min,), reads="bag", finish="first", result=_last, accepts=_ORDERED,
-        native=(Native("ordered", "min({0})"),),
+        native=(DuckDBForm("ordered", "min({0})"),),
     ),
     AggregateFunction(
         name="max", shown="max", calls=(exp.Max,), reads="bag", finish="last", result=_last, accepts=_ORDERED,
-        native=(Native("ordered", "max({0})"),),
+        native=(DuckDBForm("ordered", "max({0})"),),
     ),
     AggregateFunction(
         name="min_by", shown="min_by", calls=(exp.ArgMin,), reads="bag", finish="first", result=_last,
-        native=(Native("ordered", _BY.format("NULLS FIRST", "NULLS FIRST")),),
+        native=(DuckDBForm("ordered", _BY.format("NULLS FIRST", "NULLS FIRST")),),
     ),
     AggregateFunction(
         name="max_by", shown="max_by", calls=(exp.ArgMax,), reads="bag", finish="last", result=_last,
-        native=(Native("ordered", _BY.format("DESC NULLS LAST", "DESC NULLS LAST")),),
+        native=(DuckDBForm("ordered", _BY.format("DESC NULLS LAST", "DESC NULLS LAST")),),
     ),
     # a condition is false or true, in this order
     AggregateFunction(
         name="min", shown="bool_and", calls=(exp.LogicalAnd,), reads="bag", finish="first", result=_last,
-        accepts=_CONDITION, native=(Native("ordered", "min({0})"),),
+        accepts=_CONDITION, native=(DuckDBForm("ordered", "min({0})"),),
     ),
     AggregateFunction(
         name="max", shown="bool_or", calls=(exp.LogicalOr,), reads="bag", finish="last", result=_last,
-        accepts=_CONDITION, native=(Native("ordered", "max({0})"),),
+        accepts=_CONDITION, native=(DuckDBForm("ordered", "max({0})"),),
     ),
     AggregateFunction(
         name="collect_list", shown="collect_list", calls=(exp.ArrayAgg,), reads="bag", finish="list", result=_list,
