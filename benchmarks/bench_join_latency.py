@@ -36,7 +36,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
-from benchmarks.joins.latency import LEAST_SAMPLES, Sample, found, phases_of
+from benchmarks.joins.latency import LEAST_SAMPLES, RunFacts, Sample, document, found, phases_of
+from benchmarks.page import bullets, write_page
 from cdc.formats.debezium import to_envelope
 from cdc.model import naming
 from cdc.model.event import ChangeEvent, Row, SourceInfo
@@ -84,17 +85,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"only {len(bench.samples)} samples: is the join running?", file=sys.stderr)
         return 1
     figures = found(bench.samples, phases_of(bench.log), rate=options.rate)
-    figures += f"\n- CPU steal during the run: {bench.withheld:.1%}"
     if bench.unseen:
-        figures += f"\n- {bench.unseen} changes of the sample were not visible {_TIMEOUT} s after the last one"
-    print(figures)
+        figures.append(f"{bench.unseen} changes of the sample were not visible {_TIMEOUT} s after the last one")
+    print(bullets(figures), f"CPU steal during the run: {bench.withheld:.1%}", sep="\n")
     if options.output:
-        options.output.write_text(
-            "# Latency of the join\n\nWritten by `make bench-join-latency ARGS='--output docs/results/join-latency.md'`"
-            f", {datetime.now(UTC):%Y-%m-%d}, {machine()}.\ntopologies/shop.yml with {ORDERS:,} orders, "
-            f"{options.seconds} s after a warm-up of {options.warm} s; all servers and the reader of the rows on one "
-            f"machine.\n\n{figures}\n"
+        facts = RunFacts(
+            date=f"{datetime.now(UTC):%Y-%m-%d}",
+            machine=machine(),
+            orders=ORDERS,
+            rate=options.rate,
+            seconds=options.seconds,
+            warm=options.warm,
         )
+        write_page(options.output, document(figures, bench.samples, facts))
     return 0
 
 

@@ -18,22 +18,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from benchmarks.index.chart import charts, growth
 from benchmarks.index.load import Load, differences
+from benchmarks.index.pages import LAG, LOGS, MAY_GROW, MEMORY, TOMBSTONES, WITHHELD, soak_page
 from benchmarks.index.world import World, environment
+from benchmarks.page import write_page
 from cdc.model.errors import TailorbirdError
 from tailorbird.operate.probes.proc_steal import CpuSteal
 
 KEYS = 20_000
 SAMPLE_SECONDS = 5.0
-WITHHELD = "processors withheld by the host (%)"
-# Allowed growth from the mean of the middle third to that of the last third. HBase creates and removes whole log
-# files, so one file more is no growth.
-MAY_GROW = {"RSS of the indexer (MB)": 0.05, "write-ahead logs (files)": 0.5, "tombstones": 0.25, "lag (s)": 0.5}
 
 
 @dataclass(slots=True)
@@ -86,10 +83,10 @@ def _soak(world: World, options: argparse.Namespace) -> int:
             if elapsed >= len(samples.minutes) * SAMPLE_SECONDS:
                 now = time.time()
                 values = {
-                    "RSS of the indexer (MB)": _rss_mb(process.pid),
-                    "write-ahead logs (files)": float(_log_files()),
-                    "tombstones": float(solr.search("-_kind:[* TO *]", rows=0).hits),
-                    "lag (s)": max(0.0, now - max(began, world.visible_timestamp(solr) / 1000)),
+                    MEMORY: _rss_mb(process.pid),
+                    LOGS: float(_log_files()),
+                    TOMBSTONES: float(solr.search("-_kind:[* TO *]", rows=0).hits),
+                    LAG: max(0.0, now - max(began, world.visible_timestamp(solr) / 1000)),
                     "rows/s": (written - last[1]) / max(0.001, now - last[0]),
                     WITHHELD: 100 * cpu_steal.lap(),
                 }
@@ -134,29 +131,10 @@ def _write(options: argparse.Namespace, rate: float, reached: float, samples: Sa
     title = f"{options.minutes:g} minutes at {rate:.0f} rows/s, {datetime.now(UTC):%Y-%m-%d}, {machine()}"
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "index-soak.svg").write_text(charts(title, samples.minutes, samples.series))
-    text = _table(title, reached, samples, grew, wrong)
-    (options.output / "index-soak.md").write_text(text)
+    text = soak_page(title, reached, samples.series, grew, wrong, half=options.rate is None)
+    write_page(options.output / "index-soak.md", text)
     print(text)
     return 1 if wrong else 0
-
-
-def _table(title: str, reached: float, samples: Samples, grew: dict[str, float], wrong: list[str]) -> str:
-    def row_of(name: str, values: list[float]) -> str:
-        third = max(1, len(values) // 3)
-        parts: list[Any] = [values[:third], values[third : 2 * third], values[2 * third :]]
-        means = " | ".join(f"{sum(part) / max(1, len(part)):,.2f}" for part in parts)
-        change = f"{grew[name]:+.1%}" if name in grew else ""
-        return f"| {name} | {means} | {max(values):,.2f} | {change} |"
-
-    rows = "\n".join(row_of(name, values) for name, values in samples.series.items())
-    verdict = (
-        "All flat; the collection equals the table, field by field." if not wrong else "Wrong: " + "; ".join(wrong)
-    )
-    return (
-        f"# Soak of the indexer\n\n`make soak-index`: {title}. Reached {reached:.0f} rows/s.\n\n"
-        "| | first third | middle third | last third | greatest | last against middle |\n|---|--:|--:|--:|--:|--:|\n"
-        f"{rows}\n\n{verdict}\n\n![over time](index-soak.svg)\n"
-    )
 
 
 if __name__ == "__main__":

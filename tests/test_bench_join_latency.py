@@ -44,7 +44,7 @@ def test_figures_report_tables_halves_and_phases_separately() -> None:
     """They show a slow table and a join whose lag grows."""
     samples = [Sample(table="shop.orders", appended=at, seconds=0.5 if at < 50 else 1.5) for at in range(100)]
     samples += [Sample(table="crm.customers", appended=50, seconds=9.0)]
-    text = found(samples, phases_of(reported(3, {"addBatch": 400, "walCommit": 10})), rate=500)
+    text = "\n".join(found(samples, phases_of(reported(3, {"addBatch": 400, "walCommit": 10})), rate=500))
     assert "500 changes/s: p50 1.50 s" in text
     assert "(101 samples)" in text
     assert "first half of the time and of the second: 0.50 s (50), 1.50 s (51)" in text

@@ -12,7 +12,9 @@ from pathlib import Path
 from benchmarks import bench_capture_postgres
 from benchmarks.capture import report as capture
 from benchmarks.decode import report as decode
-from benchmarks.joins import pages
+from benchmarks.decode.workload import SHAPES, ShapeName
+from benchmarks.index import pages as index
+from benchmarks.joins import latency, pages
 from benchmarks.joins import report as joins
 from benchmarks.page import bullets, paragraph, span, write_page
 
@@ -51,7 +53,7 @@ def decoded() -> str:
     """Return a page of decoding."""
     slower = {"tailorbird": 1.0, "mysql-replication": 16.0, "Debezium": 3.7, "Debezium, larger queue": 3.7}
 
-    def reading(shape: decode.ShapeName, library: decode.Library) -> decode.Reading:
+    def reading(shape: ShapeName, library: decode.Library) -> decode.Reading:
         seconds = slower.get(library, 1.1) * (1.2 if shape == "oltp" and library != decode.OURS else 1)
         version = "3.6.1.Final" if "Debezium" in library else "1.0"
         return decode.Reading(
@@ -60,10 +62,10 @@ def decoded() -> str:
 
     passes = [
         decode.Measurement(shape=shape, readings=(reading(shape, library),) * 3)
-        for shape in decode.SHAPES
+        for shape in SHAPES
         for library in decode.LIBRARIES
     ]
-    checked = {shape: [reading(shape, library) for library in decode.LIBRARIES] for shape in decode.SHAPES}
+    checked = {shape: [reading(shape, library) for library in decode.LIBRARIES] for shape in SHAPES}
     return decode.document(measurements=passes, checked=checked, facts=FACTS)
 
 
@@ -133,3 +135,47 @@ def test_joins() -> None:
 def test_groups() -> None:
     page = joins_page(pages.AGGREGATES, "revenue,global,hot_group,distinct,pairs,q4", [0.8, 1.1], groups=True)
     assert page == committed("aggregates")
+
+
+def machine_of(page: str) -> str:
+    """Return the machine that a committed page names."""
+    text = " ".join((RESULTS / f"{page}.md").read_text().split())
+    return next(re.finditer(r"\d{4}-\d\d-\d\d, (.*?\))\.", text))[1]
+
+
+def test_index() -> None:
+    rates = {f"{side}_docs_per_second": [2500.0] * 3 for side in ("ours", "pysolr", "reindex")}
+    times = {"p50": 0.2, "p95": 0.4, "p99": 0.5, "max": 0.6}
+    assert not index.missed_figures([2500.0], [2500.0], [2500.0], times)
+    facts = {"date": "2026-01-01", "machine": machine_of("index"), "rows": 60_000, "rate": 500, "ratio": 0.8}
+    page = index.index_page({**facts, **rates, "latency_seconds": times, "missed": []})
+    assert prose(page) == committed("index")
+    slow = {**times, "p50": 0.6}
+    assert index.missed_figures([1.0], [2.0], [0.5], slow) == [
+        "0.50x pysolr, must be 0.6x",
+        "a reindex is slower than the live feed",
+        "p50 600 ms, must be 500 ms",
+    ]
+
+
+def test_soak_of_the_indexer() -> None:
+    series = {name: [1.0] * 9 for name in (*index.MAY_GROW, "rows/s", index.WITHHELD)}
+    title = f"30 minutes at 1107 rows/s, 2026-01-01, {machine_of('index-soak')}"
+    page = index.soak_page(title, 1100.0, series, dict.fromkeys(index.MAY_GROW, 0.0), [], half=True)
+    assert prose(page) == committed("index-soak")
+    failed = index.soak_page(title, 1.0, series, dict.fromkeys(index.MAY_GROW, 0.0), ["lag grew by 99%"], half=False)
+    assert "Result: lag grew by 99%." in failed
+    assert "half of the maximum" not in failed
+    assert "equals" not in failed
+
+
+def test_latency_of_the_join() -> None:
+    tables = ("crm.customers", "shop.orders", "shop.products")
+    samples = [latency.Sample(table=tables[n % 3], appended=n, seconds=0.9) for n in range(99)]
+    phases = "triggerExecution addBatch queryPlanning latestOffset walCommit commitOffsets getBatch".split()
+    slower = {phase: 100.0 - number for number, phase in enumerate(phases)}
+    facts = latency.RunFacts(
+        date="2026-01-01", machine=machine_of("join-latency"), orders=50_000, rate=500, seconds=60, warm=60
+    )
+    figures = latency.found(samples, latency.Phases(batches=9, milliseconds=slower), rate=500)
+    assert prose(latency.document(figures, samples, facts)) == committed("join-latency")
