@@ -94,7 +94,7 @@ def test_verify_raises_no_alarm(
     assert not outcome.wrong, complaints(outcome)
     assert [(one.table, one.findings[:2]) for one in verdicts if one.outcome == "different"] == []
     compared = [one for one in verdicts if one.outcome in ("equal", "equal in part")]
-    assert len(compared) > 20, [(one.table, one.outcome, one.unknown) for one in verdicts]
+    assert len(compared) > 20, "\n".join(f"{one.table} {one.outcome}: {one.unknown}" for one in verdicts)
     assert sum(one.outcome == "equal" for one in compared) > 5, [(one.table, one.uncompared) for one in compared]
 
 

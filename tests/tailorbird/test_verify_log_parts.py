@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.merkle.leaves import Grid
-from cdc.model.errors import Fatal, UsageError
+from cdc.model.errors import Fatal, TableChanged, UsageError
+from cdc.model.schema import TableId
+from cdc.topology.reader import read_topology
+from tailorbird.verify.findings import INCOMPLETE, Verdict
+from tailorbird.verify.log import run_topics
 from tailorbird.verify.log.file_progress import OLDEST_MS, Progress, ProgressFile
 from tailorbird.verify.log.load import Load, limits_of
 from tailorbird.verify.log.spans import GROUP_ROWS, ComparedSpan, spans_of
+from tailorbird.verify.log.topic_comparison import LogStageOptions, TopicComparison
+
+CAPTURES = """
+name: parts
+sources: {s: {type: mysql, hostname: h, username: u, password: p, database: d, tables: [a, b, c], server_id: 1}}
+log: {bootstrap_servers: 'k:9092'}
+"""
 
 
 def partition_ledger(counts: dict[int, int]) -> Any:
@@ -75,3 +87,26 @@ def test_what_is_kept_between_runs(tmp_path: Path) -> None:
     (tmp_path / "verify" / "shop.json").write_text("{}")
     with pytest.raises(Fatal, match="delete it"):
         ProgressFile(tmp_path, "shop")
+
+
+def test_a_table_that_is_altered_meanwhile_hides_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The table is not compared, and the tables after it are."""
+
+    class Comparer:
+        def __init__(self, *_: Any) -> None: ...
+
+        def compared(self, table: TableId, _: Any) -> TopicComparison:
+            if table.table == "b":
+                raise TableChanged("it was dropped")
+            return TopicComparison(table=table, verdict=Verdict(stage="log", table=str(table), cut="now"))
+
+        def close(self) -> None: ...
+
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    monkeypatch.setattr(run_topics, "TopicComparer", Comparer)
+    monkeypatch.setattr(run_topics, "_LEAVES", {"mysql": lambda *_: nullcontext()})
+    tables = [TableId(source="s", database="d", table=name) for name in "abc"]
+    topology = read_topology(CAPTURES, file="t.yml", environ={})
+    ledger: Any = None
+    found = run_topics._source(topology, topology.sources["s"], tables, ledger, LogStageOptions())
+    assert [one.verdict.outcome for one in found] == ["equal", INCOMPLETE, "equal"]

@@ -148,14 +148,14 @@ def leaf_digests(connection: Connection, source: Source, sql: DigestSql, first: 
     """Return the digest of each leaf from `first` to `last` that has rows, as the connection's transaction sees
     them."""
     with translated(source, f"compute digests of {sql.schema.table_id}"), _in_bytes(connection):
-        found = query(connection, sql.of_leaves(first, last).replace("%", "%%"))
+        found = query(connection, sql.of_leaves(first, last))
     return {int(row[0]): _digest(row[1:]) for row in found if row[0] is not None}
 
 
 def range_digest(connection: Connection, source: Source, sql: DigestSql, first: int, last: int) -> Digest:
     """Return one digest of all rows in the leaves `first` to `last`."""
     with translated(source, f"compute a digest of {sql.schema.table_id}"), _in_bytes(connection):
-        return _digest(query(connection, sql.of_range(first, last).replace("%", "%%"))[0])
+        return _digest(query(connection, sql.of_range(first, last))[0])
 
 
 def leaf_rows(

@@ -201,7 +201,7 @@ class _Reading:
         """Begin a consistent snapshot, and return its position in the log: exact for MariaDB, otherwise the log's
         end."""
         query(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")) if self._maria else {}
+        status = dict(query(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'")) if self._maria else {}
         if not status:
             return Position(file="", pos=0, gtid_set="", sequence=0)
         file, pos = status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"])

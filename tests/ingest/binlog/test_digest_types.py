@@ -68,6 +68,8 @@ def make(server: Server) -> None:
             cursor.execute(f"INSERT INTO {case.name} VALUES {values}")
             if case.name.removeprefix("t_") in KEYS:
                 keyed(cursor.execute, case)
+        cursor.execute("CREATE TABLE `with%percent` (`50%` INT PRIMARY KEY, `%s` VARCHAR(9))")
+        cursor.execute("INSERT INTO `with%percent` VALUES (1, '%'), (2, '%%'), (3, NULL)")
         cursor.execute("CREATE TABLE emptied (id INT PRIMARY KEY)")
         cursor.execute("INSERT INTO emptied VALUES (1)")
         if server.maria:  # it gives older rows an empty point, which is not a valid point
@@ -115,7 +117,7 @@ def differs(connection: Connection, source: Source, schema: TableSchema) -> str:
     if {one: digest for one, digest in theirs.items() if one not in refused} != {
         one: digest for one, digest in ours.digests.items() if one not in refused
     }:
-        shown = query(connection, f"SELECT {sql.text()} FROM {DATABASE}.{name}".replace("%", "%%"))
+        shown = query(connection, f"SELECT {sql.text()} FROM {DATABASE}.`{name}`")
         return f"{name}: {[row[0] for row in shown][:8]} {[text(i) for i in images if isinstance(i, dict)][:8]}"
     if not refused and range_digest(connection, source, sql, 0, grid.last) != ours.total():
         return f"{name}: its total differs"

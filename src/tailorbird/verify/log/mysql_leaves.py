@@ -146,7 +146,7 @@ class _Leaves:
 
     def _shown(self) -> Position:
         """Return the position of MariaDB's snapshot."""
-        status = dict(query(self._connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'"))
+        status = dict(query(self._connection, "SHOW STATUS LIKE 'binlog_snapshot_%'"))
         file, pos = str(status["Binlog_snapshot_file"]), int(status["Binlog_snapshot_position"])
         gtids = str(query(self._connection, "SELECT BINLOG_GTID_POS(%s, %s)", file, pos)[0][0] or "")
         return Position(file=file, pos=pos, gtid_set=gtids, sequence=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 
-from cdc.model.errors import Retriable, TailorbirdError
+from cdc.model.errors import Retriable, TableChanged, TailorbirdError
 from cdc.model.naming import positions_topic
 from cdc.model.schema import TableId
 from cdc.process.file_topology import home
@@ -80,7 +80,11 @@ def _source(
                 closing(TopicComparer(topology.log.brokers, positions_topic(topology.name), ledger, kept, options))
             )
             for table in wanted:
-                yield comparer.compared(table, leaves)
+                try:
+                    found = comparer.compared(table, leaves)
+                except TableChanged as error:  # the other tables are as they were
+                    found = incomparable(table, str(error))
+                yield found
                 done += 1
     except TailorbirdError as error:
         if isinstance(error, Retriable) or error.exit_code == 2:
