@@ -159,7 +159,7 @@ def test_groups_at_a_million_changes(spark: SparkSession, name: str, tmp_path: P
 @pytest.mark.parametrize("name", ["tpch-q18", "nexmark-q5", "nexmark-q19"])
 def test_groups_of_groups(spark: SparkSession, name: str, tmp_path: Path) -> None:
     """Groups that are joined back, or used by IN, and the first rows of groups."""
-    check(spark, GROUPED[name], 10_000, tmp_path, few=True)
+    check(spark, GROUPED[name], 4000, tmp_path, few=True)
 
 
 @pytest.mark.integration
