@@ -1,6 +1,6 @@
 """Kafka with access control: the documented grants of each role suffice, and each one that is removed is reported.
 
-`cdc.topology.grants` is the list that `tailorbird acls` prints, that each process checks at its start, and that these
+`cdc.process.grants` is the list that `tailorbird acls` prints, that each process checks at its start, and that these
 tests give to the users of a real broker.
 """
 
@@ -18,7 +18,7 @@ import pytest
 
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
-from cdc.topology.grants import Grant, Operation, grants
+from cdc.process.grants import Grant, Operation, grants
 from cdc.topology.roles import ROLES, KafkaRole
 from cdc.topology.topology import Topology
 from tests.support.kafka_work import WORK

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __al
 )
 
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
-from cdc.topology.grants import Grant, Operation
+from cdc.process.grants import Grant, Operation
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.progress import ProgressListener
 from tailorbird.devtools.stack.service_spec import ServiceSpec

@@ -6,7 +6,7 @@ import pytest
 
 from cdc.model.errors import Fatal
 from cdc.model.schema import schema_from_json
-from cdc.process.foreign import FOREIGN, own_record, tolerated
+from cdc.process.kafka_foreign import FOREIGN, own_record, tolerated
 
 FORGED = (b"", b"\xff", b"7", b"[]", b"null", b"{}", b'{"format":1}', b'{"format":1,"columns":7}', b"[" * 2000)
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cdc.model.errors import MissingSecret, TopologyError, UsageError
 from cdc.process.file_topology import load_topology, read_file
-from cdc.topology.grants import grants
+from cdc.process.grants import grants
 from cdc.topology.roles import ROLES
 from tailorbird.cli.app import app
 

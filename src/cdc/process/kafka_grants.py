@@ -1,4 +1,4 @@
-"""Ask Kafka whether this process may do what its role needs (`cdc.topology.grants`), before the process begins.
+"""Ask Kafka whether this process may do what its role needs (`cdc.process.grants`), before the process begins.
 
 Kafka returns the operations that a client may execute on a topic (KIP-430), so no right to list access rules is needed.
 The right to a transactional id cannot be asked for; a capture finds out when it begins its session.
@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
-from cdc.topology.grants import Grant, grants
+from cdc.process.grants import Grant, grants
 from cdc.topology.roles import KafkaRole
 from cdc.topology.topology import Topology
 

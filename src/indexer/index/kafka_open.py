@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import STAGE
-from cdc.process.foreign import tolerated
+from cdc.process.kafka_foreign import tolerated
 
 _EVERY = 5.0  # seconds between two reads of the topic
 _TIMEOUT = 10.0

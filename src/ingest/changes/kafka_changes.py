@@ -17,7 +17,7 @@ from cdc.model.errors import Fatal, Retriable
 from cdc.model.event import Position
 from cdc.model.naming import change_topic, history_topic, schemas_topic
 from cdc.model.schema import TableId
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.changes.feed_interfaces import SchemaVersions
 from ingest.changes.kafka_feed_positions import PositionRecords

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from ingest.changes.kafka_released import RUNNING, TIMEOUT
 from ingest.changes.positions import PositionMark
 from ingest.records.capture_interfaces import Checkpoint

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import client_settings
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError as Code
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import audit_topic
-from cdc.process.foreign import tolerated
+from cdc.process.kafka_foreign import tolerated
 from cdc.topology.topology import Log
 from ingest.log.kafka_topics import TIMEOUT, client_settings, make_topic
 
@@ -88,7 +88,7 @@ class KafkaAudit:
                 if message.error().code() == Code._PARTITION_EOF:
                     return found
                 raise KafkaException(message.error())
-            line = tolerated(self._topic, message.offset(), message.value(), dict)
+            line = tolerated(self._topic, message.offset(), message.value(), _line)
             if line is not None:
                 found.append(line)
             if message.offset() + 1 >= end:
@@ -101,3 +101,11 @@ class KafkaAudit:
             self._producer.produce(self._topic, value, None, partition=0, on_delivery=delivered)
         except (BufferError, KafkaException) as error:
             raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {error}") from error
+
+
+def _line(content: Any) -> Mapping[str, Any]:
+    """Return a line of the audit. Raises KeyError or TypeError if it is not one."""
+    if not isinstance(content["at_ms"], int) or not all(isinstance(content[one], str) for one in ("what", "outcome")):
+        raise TypeError("a field of a wrong type")
+    found: Mapping[str, Any] = content
+    return found

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import fleet_topic
-from cdc.process.foreign import FOREIGN
+from cdc.process.kafka_foreign import FOREIGN
 from cdc.topology.topology import Log
 from ingest.fleet.state import FleetState, StateRecord, folded
 from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, client_settings, make_topic

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from cdc.model.errors import Retriable
 from cdc.model.naming import change_topic, positions_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.ledger.fold import LogRecord
 from ingest.ledger.ledger import Partition, TopologyLedger, read_reach

@@ -18,7 +18,7 @@ from cdc.model.errors import Retriable
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.history import history_from_records
 from cdc.model.schema import TableId, TableSchema, schema_from_json
-from cdc.process.foreign import MALFORMED, ignored, own_record
+from cdc.process.kafka_foreign import MALFORMED, ignored, own_record
 from cdc.topology.topology import Source, Topology
 from ingest.capture.marks import marks_of
 from ingest.log.kafka_topics import TIMEOUT, SourceTopics, client_settings

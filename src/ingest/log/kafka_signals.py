@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as Code
 
 from cdc.model import naming
 from cdc.model.errors import Retriable
-from cdc.process.foreign import tolerated
+from cdc.process.kafka_foreign import tolerated
 from cdc.topology.topology import Topology
 from ingest.capture.signals import Signal, signal_of
 from ingest.log.kafka_topics import TIMEOUT, client_settings

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from joins.runtime.cuts import Positions, SourcePosition, read_position
 
 _TIMEOUT = 10.0

@@ -18,7 +18,7 @@ from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import KEY, STAGE, place_of
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic
-from cdc.process.foreign import tolerated
+from cdc.process.kafka_foreign import tolerated
 from joins.runtime.records import as_text
 from joins.runtime.sink import OpenRow, settlement
 from joins.stores.kafka_log import consumer_of, send_dead_letters

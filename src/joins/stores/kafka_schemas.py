@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from cdc.model.brokers import Brokers
 from cdc.model.naming import schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from joins.query.drift import drifts, remembering
 from joins.query.plan import Plan
 from joins.stores.kafka_log import Waiting, consumer_of

@@ -27,7 +27,7 @@ def acls(
     """
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import read_file
-    from cdc.topology.grants import grants
+    from cdc.process.grants import grants
     from cdc.topology.roles import ROLES
 
     topology = read_file(file)

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from cdc.model.errors import Retriable
 from cdc.model.naming import versions_topic
 from cdc.process.file_topology import keep_versions, kept_versions
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
 from cdc.topology.versions import Versions, load_versions
 from ingest.log.kafka_topics import make_topic

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from cdc.model.dead_letter_end import STAGE as SETTLED
 from cdc.model.dead_letter_end import place_of
 from cdc.model.naming import dead_letter_topic
-from cdc.process.foreign import MALFORMED, ignored
+from cdc.process.kafka_foreign import MALFORMED, ignored
 
 LEFT_OUT = "left out"  # the stage of tables that captures leave out until the reason no longer holds
 QUARANTINE = "quarantine"  # the stage of rows that captures cannot decode (tailorbird.operate.status.quarantine)

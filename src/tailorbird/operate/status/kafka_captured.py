@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
 from ingest.events.left_out import left_out_of
 from ingest.events.prepared import STATE as PREPARED

@@ -14,7 +14,7 @@ from cdc.model.dead_letter_end import KEY, resolved_dead_letters
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
 from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRecord, DeadLetterRow, OpenDeadLetters
 from tailorbird.operate.status.proc_watch import Watch

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import checks_topic
-from cdc.process.foreign import ignored
+from cdc.process.kafka_foreign import ignored
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import make_topic
 from tailorbird.operate.status.kafka_dead_letters import records_between

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
 from cdc.model.naming import TRUNCATE_KEY
-from cdc.process.foreign import own_record
+from cdc.process.kafka_foreign import own_record
 from ingest.ledger.ledger import Partition, read_reach
 from ingest.ledger.places import Reach
 

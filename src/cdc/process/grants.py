@@ -1,5 +1,5 @@
-"""What each role of a topology must be allowed to do in Kafka: the source of `tailorbird acls`, of the check at the
-start of each process, and of its test.
+"""Grants that each role of a topology needs in Kafka: the source of `tailorbird acls`, of the check at the start of
+each process, and of its test.
 
 Operations have Kafka's names. READ or WRITE includes DESCRIBE, as in Kafka.
 """
