@@ -29,7 +29,10 @@ from urllib.parse import urlencode
 import requests
 from websockets.sync.client import ClientConnection, connect
 
+from benchmarks.dashboard_page import DRAWN, MEMORY, PAINT, PANEL, QUERIES, SERVER, Figure, Run, document, table
+from benchmarks.decode.proc_peers import load, machine
 from benchmarks.ending import end
+from benchmarks.page import write_page
 from cdc.stored.cells import Barrier
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Solr, Topology
@@ -98,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--solr", help="URL of Solr; default: the local stack")
     parser.add_argument("--output", type=Path, help="also write the figures as Markdown")
     options = parser.parse_args(arguments)
+    busy = load()
     url = options.solr or f"http://127.0.0.1:{os.environ.get('TAILORBIRD_PORT_SOLR', '8983')}/solr"
     name, admin = f"bench_dashboard_{time.time_ns():x}", SolrAdmin(url, install=install_configset)
     admin.create(name)
@@ -109,15 +113,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         collection.close()
         admin.remove(name)
-    text = "\n".join(["| figure | measured | must be | |", "|---|---:|---:|---|", *(line for line, _ in lines)])
-    print(text)
+    print(table(lines))
     if options.output:
-        options.output.write_text(f"{text}\n", encoding="utf-8")
-    return 0 if all(right for _, right in lines) else 1
+        run = Run(rows=options.rows, rounds=options.rounds, machine=machine(), load=busy)
+        write_page(options.output, document(lines, run))
+    return 0 if all(figure.holds for figure in lines) else 1
 
 
-def measured(url: str, name: str, collection: SolrCollection, options: argparse.Namespace) -> list[tuple[str, bool]]:
-    """Measure every figure; return each as a line of a table, and whether it reaches its target."""
+def measured(url: str, name: str, collection: SolrCollection, options: argparse.Namespace) -> list[Figure]:
+    """Measure every figure."""
     said = TOPOLOGY.format(url=url, collection=name)
     topology = read_topology(said, file="bench.yml", environ={})
     lines = list(solr_times(topology, options.rounds))
@@ -130,24 +134,15 @@ def measured(url: str, name: str, collection: SolrCollection, options: argparse.
         try:
             page = f"http://127.0.0.1:{port}/"
             wait_for(lambda: answers(page))
-            lines.append(line("overhead of the page, p95, ms", overhead(page, options.rounds), MUST_OVERHEAD_MS))
+            lines.append(Figure(SERVER, overhead(page, options.rounds), MUST_OVERHEAD_MS))
             paint, drawn = painted(page)
-            lines.append(line("first paint, ms", paint, MUST_PAINT_MS))
-            lines.append((f"| every panel drawn, ms | {drawn:,.0f} | | |", True))
+            lines += [Figure(PAINT, paint, MUST_PAINT_MS), Figure(DRAWN, drawn, None)]
             growth = memory(page, process.pid, collection, options.seconds)
-            lines.append(
-                line(f"memory after {options.seconds:.0f} s with 50 viewers, growth factor", growth, MUST_GROWTH)
-            )
+            lines.append(Figure(MEMORY.format(all=options.seconds, start=options.seconds / 10), growth, MUST_GROWTH))
         finally:
             process.terminate()
             process.wait(20)
-    lines.append(line("queries of 50 viewers ÷ queries of one", asyncio.run(viewers(topology, collection)), MUST_TIMES))
-    return lines
-
-
-def line(what: str, value: float, most: float) -> tuple[str, bool]:
-    right = value <= most
-    return f"| {what} | {value:,.2f} | {most:g} | {'' if right else '**missed**'} |", right
+    return [*lines, Figure(QUERIES, asyncio.run(viewers(topology, collection)), MUST_TIMES)]
 
 
 def documents(count: int) -> Iterator[list[Document]]:
@@ -187,7 +182,7 @@ def barrier(collection: SolrCollection, fence: int) -> None:
     assert collection.post([barrier_document(made, fence, now_ms=1)]) == []
 
 
-def solr_times(topology: Topology, rounds: int) -> Iterator[tuple[str, bool]]:
+def solr_times(topology: Topology, rounds: int) -> Iterator[Figure]:
     """Measure the time in Solr for each panel with selections that are not cached."""
     board = Board(topology, topology.dashboards["sales"])
     fit = board.fit()
@@ -202,7 +197,7 @@ def solr_times(topology: Topology, rounds: int) -> Iterator[tuple[str, bool]]:
             ask_panel(fit, panel, chosen, stretch(chosen, board.dashboard.range, now), board.solr.select)
             if i >= 3:
                 times.append((time.perf_counter() - began) * 1000)
-        yield line(f"Solr: {panel.panel.type}, {panel.panel.title}, p95, ms", p95(times), MUST_SOLR_MS)
+        yield Figure(PANEL.format(type=panel.panel.type, title=panel.panel.title), p95(times), MUST_SOLR_MS)
 
 
 def fresh(random: Random) -> Selection:

@@ -31,10 +31,12 @@ import orjson
 import pysolr
 from confluent_kafka import Consumer
 
-from benchmarks.decode.proc_peers import machine
+from benchmarks.decode.proc_peers import load, machine
 from benchmarks.ending import end
+from benchmarks.index.freshness import Run, document, figures
 from benchmarks.index.world import environment
 from benchmarks.joins.latency import phases_of
+from benchmarks.page import write_page
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
@@ -45,7 +47,6 @@ from tailorbird.cli.change.cli_apply import provision
 from tailorbird.cli.cli_demo_steps import traffic, wait_until_quiet
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import Shop
-from tailorbird.devtools.demo.solr_freshness import percentile
 from tailorbird.devtools.demo.warm_up import rounds_until_warm
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
@@ -57,12 +58,6 @@ A_SECOND: Final = 6.0
 LOOK_EVERY: Final = 0.1
 LEAST: Final = 50
 Version = tuple[int, int]  # an order and its revision
-STAGES: Final = (
-    "COMMIT → readable in Kafka (the capture, Kafka's transaction)",
-    "→ its batch begins to write (the previous batch, Spark's planning)",
-    "→ posted to Solr (join, HBase, its replication, the indexer)",
-    "→ shown by a query (Solr's commit; half of the query interval of 0.1 s)",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,18 +152,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, help="also write the result to this file")
     options = parser.parse_args(arguments)
     os.environ.update(environment())
+    busy = load()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as closing:
         followed, log, withheld = run(Path(folder), closing, options.seconds, options.rate)
     if len(followed) < LEAST:
         print(f"only {len(followed)} changes were tracked", file=sys.stderr)
         return 1
-    figures = table(followed) + f"\n\n{batches(log)} CPU steal during the run: {withheld:.1%}."
-    print(figures)
+    changes, phases = [one.stages for one in followed], phases_of(log)
+    print(*figures(changes, phases, withheld), sep="\n\n")
     if options.output:
-        words = f"--seconds {options.seconds} --rate {options.rate:.0f} --output docs/results/freshness.md"
-        reported = f'Written by `make bench-freshness ARGS="{words}"`, {datetime.now(UTC):%Y-%m-%d}, {machine()}.'
-        reported += "\nThe demo's pipeline and traffic; all servers on one machine."
-        options.output.write_text(f"# Freshness by stage\n\n{reported}\n\n{figures}\n")
+        facts = Run(
+            date=f"{datetime.now(UTC):%Y-%m-%d}",
+            machine=machine(),
+            load=busy,
+            seconds=options.seconds,
+            rate=options.rate,
+            rows=sum(SIZES.values()),
+            tracked=A_SECOND,
+            withheld=withheld,
+        )
+        write_page(options.output, document(changes, phases, facts))
     return 0
 
 
@@ -216,26 +219,6 @@ def run(folder: Path, closing: ExitStack, seconds: int, rate: float) -> tuple[li
         quiet()
         time.sleep(1.0)  # for one more query of the index
     return follower.followed, log.read_bytes()[before:].decode(), withheld
-
-
-def table(followed: Sequence[TrackedChange]) -> str:
-    """Return the stages as Markdown: their means add up to the total mean, their medians do not."""
-    whole = [round(one.at[-1] - one.at[0]) for one in followed]
-    columns = [("total", whole)]
-    columns += [(name, [one.stages[number] for one in followed]) for number, name in enumerate(STAGES)]
-    lines = [f"{len(followed)} changes, ms:", "", "| stage | mean | p50 | p90 | p99 |", "|---|--:|--:|--:|--:|"]
-    for name, found in columns:
-        cuts = " | ".join(str(percentile(found, share)) for share in (0.5, 0.9, 0.99))
-        lines.append(f"| {name} | {sum(found) / len(found):.0f} | {cuts} |")
-    return "\n".join(lines)
-
-
-def batches(log: str) -> str:
-    """Return the join's mean batch time by Spark's phases."""
-    phases = phases_of(log)
-    longest = sorted(phases.milliseconds.items(), key=lambda phase: (-phase[1], phase[0]))
-    means = ", ".join(f"{phase} {milliseconds:.0f}" for phase, milliseconds in longest)
-    return f"{phases.batches} batches of the join; mean ms: {means}."
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import bench_capture_postgres
+from benchmarks import dashboard_page as dashboard
 from benchmarks.capture import report as capture
 from benchmarks.decode import report as decode
 from benchmarks.decode.workload import SHAPES, ShapeName
+from benchmarks.index import freshness
 from benchmarks.index import pages as index
 from benchmarks.joins import latency, pages
 from benchmarks.joins import report as joins
@@ -22,6 +24,9 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results"
 FIGURE = re.compile(r"[-+]?\d+(?:[.,:]\d+)*")
 FACTS = {"command": "c", "date": "d", "machine": "m", "versions": "v"}
 FACT = re.compile(r"^- (command|date|machine|versions): .*(?:\n  .*)*", re.MULTILINE)
+
+_NAMES = ("triggerExecution", "addBatch", "queryPlanning", "latestOffset", "walCommit", "commitOffsets", "getBatch")
+PHASES = latency.Phases(batches=9, milliseconds={name: 99.0 - number for number, name in enumerate(_NAMES)})
 
 
 def prose(page: str) -> list[str]:
@@ -172,10 +177,37 @@ def test_soak_of_the_indexer() -> None:
 def test_latency_of_the_join() -> None:
     tables = ("crm.customers", "shop.orders", "shop.products")
     samples = [latency.Sample(table=tables[n % 3], appended=n, seconds=0.9) for n in range(99)]
-    phases = "triggerExecution addBatch queryPlanning latestOffset walCommit commitOffsets getBatch".split()
-    slower = {phase: 100.0 - number for number, phase in enumerate(phases)}
     facts = latency.RunFacts(
         date="2026-01-01", machine=machine_of("join-latency"), orders=50_000, rate=500, seconds=60, warm=60
     )
-    figures = latency.found(samples, latency.Phases(batches=9, milliseconds=slower), rate=500)
+    figures = latency.found(samples, PHASES, rate=500)
     assert prose(latency.document(figures, samples, facts)) == committed("join-latency")
+
+
+def test_freshness() -> None:
+    run = freshness.Run(
+        date="2026-01-01", machine="2 cores, 24 GiB", load=5.0, seconds=60, rate=110.0, rows=57_000, tracked=6.0,
+        withheld=0.0,
+    )  # fmt: skip
+    assert prose(freshness.document([[40, 1200, 900, 400]] * 9, PHASES, run)) == committed("freshness")
+    idle = freshness.document([[40, 1200, 900, 400]], PHASES, replace(run, load=0.1))
+    assert "47% of the time is waiting" in idle
+    assert "busy" not in idle
+
+
+def test_dashboard() -> None:
+    panels = (
+        "number, sum(amount)", "number, unique(product)", "number, percentile(amount, 95)",
+        "timeseries, sum(amount) by country", "terms, sum(amount) by product", "histogram, count by amount",
+        "heatmap, count by country", "table, sum(amount), count by country, product", "table, id, created_at, product",
+    )  # fmt: skip
+    figures = [dashboard.Figure(f"Solr: {panel}, p95, ms", 100.5, 200) for panel in panels]
+    figures += [dashboard.Figure(dashboard.SERVER, 1.5, 100), dashboard.Figure(dashboard.PAINT, 84.0, 1000)]
+    figures += [dashboard.Figure(dashboard.DRAWN, 304.0, None)]
+    figures += [dashboard.Figure(dashboard.MEMORY.format(all=600, start=60), 1.05, 1.15)]
+    figures += [dashboard.Figure(dashboard.QUERIES, 1.0, 2.0)]
+    run = dashboard.Run(rows=1_000_000, rounds=40, machine="AMD EPYC, 2 cores, 24 GiB", load=0.5)
+    assert prose(dashboard.document(figures, run)) == committed("dashboard")
+    slow = dashboard.document([*figures, dashboard.Figure("Solr: slow", 201.0, 200)], replace(run, load=5.0))
+    assert "limits that are missed: Solr: slow; the slowest panel takes 201 ms" in " ".join(slow.split())
+    assert "other work ran at the same time (load average 5)" in slow
