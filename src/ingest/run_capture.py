@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,11 +25,13 @@ from ingest.capture.checked_signals import CheckedSignals
 from ingest.capture.groups import Limits
 from ingest.capture.session import Session
 from ingest.capture.signals import ClosableSignals, Signals
+from ingest.events.log_place import parse_place
 from ingest.events.restricted import restriction_of
 from ingest.events.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
+from ingest.mysql.mysql_log_start import log_start
 from ingest.records.capture_interfaces import OpenLog, ServerTables
 from ingest.records.records import Recorder
 from ingest.report.http_reports import RESTARTS, Reports
@@ -50,8 +53,22 @@ def choose(topology: Topology, name: str | None) -> Source:
     return topology.sources[name]
 
 
+def check_begin(source: Source, begin: str) -> None:
+    """Raise UsageError if a capture of the source cannot begin at an older position, or the text is none."""
+    if source.type not in ("mysql", "mariadb") or source.poll is not None:
+        what = f"source {source.name} has no binary log, so it cannot begin at an older position"
+        raise UsageError(what, "start it without --from")
+    parse_place(begin)
+
+
 def run(
-    file: str, source_name: str | None, *, metrics_port: int = 0, gateways: Sequence[str] = (), identity: str = ""
+    file: str,
+    source_name: str | None,
+    *,
+    metrics_port: int = 0,
+    gateways: Sequence[str] = (),
+    identity: str = "",
+    begin: str = "",
 ) -> None:
     """Capture one source until SIGTERM or SIGINT. Waits while a server is unavailable, and raises all other errors.
 
@@ -63,6 +80,8 @@ def run(
     source = choose(topology, source_name)
     if source.agent is not None:
         raise UsageError(f"source {source.name} is captured by agents of a fleet", "tailorbird fleet source list")
+    if begin:
+        check_begin(source, begin)
     log_lines("json")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,7 +100,7 @@ def run(
             log: Destination = ThroughGateway(streams.stream, source.name)
         else:
             log = IntoKafka(topology, source)
-        capture(topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports)
+        capture(topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports, begin=begin)
 
 
 def _reports(topology: Topology, source: Source) -> Reports:
@@ -149,6 +168,7 @@ def capture(
     stopped: Callable[[], bool],
     wait: Callable[[float], object],
     reports: Reports | None = None,
+    begin: str = "",
 ) -> None:
     """Run one capture session after another until `stopped` returns True. After a Retriable error, wait and start
     again.
@@ -172,7 +192,7 @@ def capture(
                         observer=reports, stopped=stopped, wait=wait, signals=signals,
                     )  # fmt: skip
                 else:
-                    _follow_log(topology, source, opened, signals, reports, stopped)
+                    _follow_log(topology, source, opened, signals, reports, stopped, begin)
             finally:
                 signals.close()
                 opened.close()
@@ -186,7 +206,13 @@ def capture(
 
 
 def _follow_log(
-    topology: Topology, source: Source, log: OpenLog, signals: Signals, reports: Reports, stopped: Callable[[], bool]
+    topology: Topology,
+    source: Source,
+    log: OpenLog,
+    signals: Signals,
+    reports: Reports,
+    stopped: Callable[[], bool],
+    begin: str,
 ) -> None:
     Session(
         source=server_of(topology.name, source),
@@ -204,4 +230,5 @@ def _follow_log(
         signals=signals,
         parallel=source.snapshot_max_threads,
         limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),
+        start=partial(log_start, source, begin) if begin else None,
     ).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
+from ingest.mysql.mysql_log_start import log_start
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
@@ -71,6 +73,7 @@ class MemoryCapture:
     limits: Limits = field(default_factory=lambda: Limits(rows=50, linger=0.02, idle_commit=0.05, largest=20))
     broker: Broker = field(default_factory=Broker)
     phases: Phases = field(default_factory=Phases)
+    begin: str = ""
     kills: int = 0
     failed: BaseException | None = None
     _fuse: int | None = None
@@ -132,6 +135,7 @@ class MemoryCapture:
             stopped=self._stop.is_set,
             observer=self.phases,
             limits=self.limits,
+            start=partial(log_start, source, self.begin) if self.begin else None,
         )
 
     def stop(self) -> None:

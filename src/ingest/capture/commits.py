@@ -10,7 +10,7 @@ from cdc.model.history import Record as HistoryRecord
 from ingest.capture.capture_parts import CaptureParts
 from ingest.capture.marks import SLACK, Marks, rewrite_history
 from ingest.events.tables import Tables
-from ingest.records.capture_interfaces import REREAD, Checkpoint
+from ingest.records.capture_interfaces import FROM, REREAD, Checkpoint
 from ingest.repair.rounds import RepairRunner
 
 
@@ -56,7 +56,8 @@ class Commits:
             state["mends"] = repairs.state
         if signals is not None:
             state["signals"] = signals
-        checkpoint = replace(checkpoint, snapshot="running" if repairs.snapshots.initial else "done", state=state)
+        reading = repairs.snapshots.initial or FROM in state
+        checkpoint = replace(checkpoint, snapshot="running" if reading else "done", state=state)
         self._parts.log.extend(self._parts.recorder.history(self.marks.due(checkpoint, self._parts.clock())))
         self._parts.log.commit(checkpoint)
         self.last = checkpoint

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from cdc.model.errors import Fatal, Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableId
+from ingest.capture.beginning import definitions, unread
 from ingest.capture.capture_parts import CaptureParts
 from ingest.capture.commits import Commits
 from ingest.capture.leaving import differs, update_left_out
@@ -24,7 +26,7 @@ from ingest.events.log_events import (
     TransactionLogged,
 )
 from ingest.events.redecode import waiting
-from ingest.records.capture_interfaces import Checkpoint, Record, ServerTables, Stream
+from ingest.records.capture_interfaces import FROM, Checkpoint, Record, ServerTables, Stream
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
@@ -57,6 +59,7 @@ class Follower:
         self._asked = self._learned = 0.0
         self._settling = session.limits.ask
         self._replayed: Position | None = None
+        self._begun: Mapping[str, Any] | None = None  # set until a capture that began earlier reaches the log's end
 
     def follow(self, chunks: SharedChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
         """Follow the stream until the session is stopped, or the stream must be reopened.
@@ -76,7 +79,7 @@ class Follower:
         extend = session.log.extend
         group, repairs, now = pace.group, self._repairs, clock()
         self._signals = checkpoint.state.get("signals")
-        self._replayed = reached_before(checkpoint)
+        self._replayed, self._begun = reached_before(checkpoint), checkpoint.state.get(FROM)
         for event in self._stream:
             kind = type(event)
             if kind is TransactionBegan or kind is TransactionLogged:
@@ -227,7 +230,7 @@ class Follower:
         """
         kept, transactions = self._transactions.kept, self._transactions
         tables = transactions.tables
-        if not (kept or tables.passed or tables.asks) or now - self._asked < self._settling:
+        if not (kept or tables.passed or tables.asks or self._begun) or now - self._asked < self._settling:
             return
         self._asked = now
         seen, head = self._session.source.seen(), self._session.source.head()
@@ -235,9 +238,29 @@ class Follower:
             return
         waiting = {*map(tables.named, kept), *tables.asks}
         tables.show(seen.kinds, None if seen.decides else seen.left_out)
+        if self._begun is not None:
+            self._arrive(self._begun, seen, now)
+            return
         news = [self._adopt_shown(table, seen) for table in sorted(waiting, key=str)]
         ask = self._session.limits.ask
         self._settling = ask if kept or any(news) else min(2 * self._settling, 12 * ask)
+
+    def _arrive(self, begun: Mapping[str, Any], seen: ServerTables, now: float) -> None:
+        """Use the server's definitions, and start the snapshots, of a capture that began before its first start."""
+        session, transactions, tables = self._session, self._transactions, self._transactions.tables
+        unknown, kept = [*tables.catalog.unknown], [*map(tables.named, transactions.kept)]
+        tables.postponed, self._begun = frozenset(), None
+        self._publish([r for one in definitions(tables, seen.catalog) for r in transactions.report(one)], now)
+        for table in unread(begun, tables, unknown, kept):
+            transactions.kept.pop(name_of(table), None)
+            self._repairs.drop(table)
+            if session.dumps:
+                self._snapshots.start(table, initial=True, where=tables.where(table), marker=transactions.number())
+            else:
+                self._snapshots.partial.add(table)
+        session.observer.phase("the stream reached the end of the log", snapshots=len(self._snapshots.state))
+        transactions.moved = True
+        self._pace.reopen()
 
     def _adopt_shown(self, table: TableId, seen: ServerTables) -> bool:
         """Apply the server's schema to a table whose schema is not known from the log. Returns True if anything
@@ -273,6 +296,8 @@ class Follower:
             checkpoint = replace(checkpoint, state={**checkpoint.state, "kept": dict(transactions.kept)})
         if self._replayed is None and REPLAYED in checkpoint.state:
             checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != REPLAYED})
+        if self._begun is None and FROM in checkpoint.state:
+            checkpoint = replace(checkpoint, state={k: v for k, v in checkpoint.state.items() if k != FROM})
         checkpoint = self._commits.commit(checkpoint, self._repairs, self._signals)
         changes = transactions.changes + self._snapshots.rows
         session.observer.captured(changes - self._changes)

@@ -20,6 +20,8 @@ import orjson
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.event import Position
 from cdc.model.history import Record, checkpoint, history_from_records
+from ingest.binlog.format.gtid import covers, parse_gtid_set
+from ingest.events.log_place import LogPlace
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import checkpoint_value, read_checkpoint
 
@@ -93,6 +95,16 @@ def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
         if value is not None and json.loads(key)[:2] == [KIND, source]
     ]
     return sorted(marks, key=lambda mark: mark.position.sequence)
+
+
+def is_up_to(mark: Checkpoint, place: LogPlace) -> bool:
+    """Return whether everything that the log contains from a place on comes after a mark."""
+    at = mark.position
+    if place.gtids is not None:
+        return not at.gtid_set or covers(place.gtids, parse_gtid_set(at.gtid_set))
+    if place.micros is not None:
+        return mark.ts_ms * 1000 < place.micros
+    return (at.file, at.pos) <= (place.file, place.pos)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,17 @@ from cdc.model.event import Position
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from cdc.topology.topology import PositionLostAction, SnapshotMode
+from ingest.capture.beginning import postponed
 from ingest.capture.capture_parts import CaptureParts
 from ingest.capture.commits import Commits
 from ingest.capture.follower import Follower
 from ingest.capture.marks import REPLAYED, Marks, check_replay, replayed
 from ingest.events.left_out import left_out_of
+from ingest.events.log_scan import LogStart
 from ingest.events.prepared import STATE as PREPARED
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import (
+    FROM,
     REREAD,
     Checkpoint,
     LogDamaged,
@@ -44,7 +47,8 @@ class Session(CaptureParts):
     contain the position, `fail`, read all tables again (`resnapshot`), or `auto`: read them again unless the log was
     replaced or no table can be read. `parallel`: how many tables are read at the same time. `cascades`: whether to
     repair rows that foreign keys change. `marks` returns the rule for positions noted in the schema history, without
-    marks.
+    marks. `start` returns an older position at which the first session begins, given the server's tables and the log's
+    end; None: it begins at the end.
     """
 
     tables: Callable[[ServerTables], Tables]
@@ -53,6 +57,7 @@ class Session(CaptureParts):
     parallel: int = 2
     cascades: Literal["follow", "ignore"] = "follow"
     marks: Callable[[], Marks] = Marks
+    start: Callable[[ServerTables, Position, Tables], LogStart] | None = None
 
     def run(self) -> None:
         """Capture until stopped. Raises the errors of source and log; records that are not committed are then
@@ -68,6 +73,10 @@ class Session(CaptureParts):
         seen, head = self._look() if checkpoint is None else (self.source.seen(), None)
         tables = self.tables(seen)
         tables.passed = left_out_of(checkpoint.state) if checkpoint else {}
+        if checkpoint is not None:
+            tables.postponed = postponed(checkpoint.state)
+            if self.start is not None:
+                self.observer.phase("the capture has begun before: it resumes at its checkpoint, not at --from")
         commits.marks.restore(tables.source, recovered.history)
         own = {table: schema for table, schema in recovered.schemas.items() if table.source == tables.source}
         self.recorder.published.update(own)
@@ -128,13 +137,25 @@ class Session(CaptureParts):
         seen: ServerTables,
     ) -> Checkpoint:
         """Begin the capture: store the server's tables as the schema history, and start the snapshot of every table."""
+        if checkpoint is None and self.start is not None:
+            assert head is not None, "a first start has the end of the log"
+            begun = self.start(seen, head, tables)
+            for name, why in begun.later.items():
+                self.observer.phase("the log of a table is skipped: a snapshot reads it", table=".".join(name), why=why)
+            tables.postponed = frozenset(begun.later)
+            reads = self.mode == "initial"
+            state = {FROM: {"later": sorted(map(list, begun.later)), "snapshot": reads}}
+            checkpoint = Checkpoint(position=begun.position, snapshot="running", ts_ms=0, state=state)
+            seen = replace(seen, catalog=begun.catalog)
         change = tables.begin(seen.catalog)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(s) for s in change.schemas if recovered.schemas.get(s.table_id) != s)
         if checkpoint is None:
             assert head is not None, "a first start has the end of the log"
             checkpoint = Checkpoint(position=head, snapshot="running" if self.mode == "initial" else "done", ts_ms=0)
-        if checkpoint.snapshot == "running":
+        if FROM in checkpoint.state:
+            repairs.snapshots.partial.update(schema.table_id for schema in change.schemas)
+        elif checkpoint.snapshot == "running":
             for schema in change.schemas:
                 repairs.snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
         elif self.mode == "never":
@@ -234,7 +255,8 @@ class Session(CaptureParts):
         repairs.clear()
         number = replayed(checkpoint)["sequence"] + 1
         # a prepared transaction may be committed in the skipped part of the log; the snapshots contain its rows
-        gone = (REPLAYED, PREPARED)
+        gone = (REPLAYED, PREPARED, FROM)
+        tables.postponed = frozenset()
         state = {key: value for key, value in checkpoint.state.items() if key not in gone}
         state[REREAD] = {"why": why, "since_ms": int(self.clock() * 1000)}
         checkpoint = replace(checkpoint, state=state)

@@ -62,20 +62,20 @@ class Tables:
         self._rules, self._restriction = rules or {}, restriction
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
         self.passed, self.reported, self.unsettled = dict[str, LeftOutTable](), set[str](), True
-        self._unread: dict[TableId, Skippable] = {}
-        self._pause = self._again = 0.0
+        self._unread, self._pause, self._again = dict[TableId, Skippable](), 0.0, 0.0
         self.source, self._captured = source, captured
         self.databases = frozenset(fold_identifier(database) for database in databases)
         # database names that are not plain words, as they appear in quotes
         self._odd = [name.replace(q, 2 * q) for name in self.databases if not _WORD.fullmatch(name) for q in '`"']
         self._dialect, self._default_charset = dialect, default_charset
         self.history, self.catalog = History(), Catalog(default_charset=default_charset)
+        self.postponed = frozenset[tuple[str, str]]()  # not captured before a snapshot reads them, see `log_scan`
         self.written = 0  # history records since the history was last rewritten
         self._unknown, self._shown = True, dict[TableId, tuple[str, ...]]()
 
     def captured(self, database: str, table: str) -> bool:
         """Return whether a table is captured. Names are as in the log, a statement or the topology."""
-        return self._captured(*self._dialect.table_name(database, table))
+        return (name := self._dialect.table_name(database, table)) not in self.postponed and self._captured(*name)
 
     def effects(self, event: StatementLogged) -> list[TableEffect]:
         """Return a statement's effects on whole tables, with names as the server stores them."""

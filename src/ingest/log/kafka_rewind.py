@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from cdc.model.errors import UsageError
 from cdc.topology.topology import Source, Topology
-from ingest.capture.marks import marks_of, rewound
+from ingest.capture.marks import is_up_to, marks_of, rewound
+from ingest.events.log_place import LogPlace
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.records.capture_interfaces import Checkpoint
@@ -21,8 +22,11 @@ def kept_positions(topology: Topology, source: Source) -> list[Checkpoint]:
         return marks_of(log.peek().history, source.name)
 
 
-def set_back(topology: Topology, source: Source, sequence: int | None, ts_ms: float | None) -> Checkpoint:
-    """Set a capture back to its newest mark with at most this sequence number and a commit time before `ts_ms`.
+def set_back(
+    topology: Topology, source: Source, sequence: int | None, ts_ms: float | None, place: LogPlace | None = None
+) -> Checkpoint:
+    """Set a capture back to its newest mark with at most this sequence number, a commit time before `ts_ms`, and
+    nothing of the log from `place` on.
 
     Returns the mark. This is one Kafka transaction, which fences a running capture. Raises UsageError if no mark is old
     enough.
@@ -34,11 +38,14 @@ def set_back(topology: Topology, source: Source, sequence: int | None, ts_ms: fl
         marks = [
             mark
             for mark in marks_of(recovered.history, source.name)
-            if (sequence is None or mark.position.sequence <= sequence) and (ts_ms is None or mark.ts_ms < ts_ms)
+            if (sequence is None or mark.position.sequence <= sequence)
+            and (ts_ms is None or mark.ts_ms < ts_ms)
+            and (place is None or is_up_to(mark, place))
         ]
         if not marks:
             what = f"source {source.name} has no kept position that is old enough"
-            raise UsageError(what, "list the kept positions: run the command without a position")
+            remedy = "run the command without a position to list them, or capture under a new topology name with --from"
+            raise UsageError(what, remedy)
         back = rewound(recovered.history, source.name, recovered.checkpoint, marks[-1])
         recorder = Recorder(topology.name, source.type)
         log.extend(recorder.history(back.history.gone))

@@ -86,6 +86,9 @@ class ServerTables:
     left_out: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
 
+# In a checkpoint's state while a capture reads log from before its first start: `later` are its postponed tables
+# ([database, table]), and `snapshot` is whether all tables are read at the end.
+FROM = "from"
 # In a checkpoint's state while all tables are read again: `why` the log did not continue, and `since_ms`.
 REREAD = "reread"
 

@@ -19,6 +19,13 @@ def capture(
         list[str] | None,
         typer.Option("--gateway", help="Host and port of a gateway to use instead of Kafka. May be repeated."),
     ] = None,
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="Begin at an older place of the binary log: a GTID set, FILE:POSITION or a time (ISO 8601, UTC).",
+        ),
+    ] = "",
     identity: Annotated[
         str, typer.Option("--identity", help="Folder of this agent's ca.pem, cert.pem and key.pem.")
     ] = "agent",
@@ -27,6 +34,8 @@ def capture(
 
     With --gateway, this host needs no access to Kafka and accepts no connections: it dials out over mTLS.
 
+    With --from, the first start reads the log from before it, and then the tables. Later starts resume as usual.
+
     Runs until SIGTERM or Ctrl-C. After any end, the next start resumes where the log ends. Run one process per source.
 
     Example: tailorbird capture topologies/shop.yml --source shop
@@ -34,4 +43,4 @@ def capture(
     # imported here: the clients of MySQL and Kafka would slow down `--help` by half a second
     from ingest.run_capture import run
 
-    run(file, source, metrics_port=metrics_port, gateways=gateway or (), identity=identity)
+    run(file, source, metrics_port=metrics_port, gateways=gateway or (), identity=identity, begin=begin)

@@ -21,6 +21,12 @@ def rewind(
     before: Annotated[
         str, typer.Option("--before", help="The newest stored position before this time (ISO 8601, UTC).")
     ] = "",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", help="The newest stored position up to a GTID set, FILE:POSITION or time (ISO 8601, UTC)."
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per position and line.")] = False,
 ) -> None:
     """Reset a capture to an older position, or list the stored positions.
@@ -34,6 +40,7 @@ def rewind(
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import load_topology
     from cdc.process.kafka_grants import granted
+    from ingest.events.log_place import parse_place
     from ingest.log.kafka_rewind import kept_positions, set_back
     from ingest.run_capture import choose
 
@@ -41,7 +48,7 @@ def rewind(
     chosen = choose(topology, source)
     if chosen.poll is not None:
         raise UsageError(f"source {chosen.name} is polled", "choose a source that is captured from its log")
-    if to_sequence is None and not before:
+    if to_sequence is None and not before and not to:
         for mark in kept_positions(topology, chosen):
             typer.echo(json.dumps(_shown(mark)) if as_json else _line(mark))
         return
@@ -49,7 +56,7 @@ def rewind(
         latest_ms = datetime.fromisoformat(before).replace(tzinfo=UTC).timestamp() * 1000 if before else None
     except ValueError:
         raise UsageError(f"--before {before}: not a time", "write 2026-03-01T12:00:00") from None
-    mark = set_back(topology, chosen, to_sequence, latest_ms)
+    mark = set_back(topology, chosen, to_sequence, latest_ms, parse_place(to) if to else None)
     typer.echo(json.dumps(_shown(mark)) if as_json else f"{chosen.name} resumes from {_line(mark)}")
 
 

@@ -1,0 +1,43 @@
+"""Parse the place in a binary log that an operator chooses: a GTID set, a file and position, or a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cdc.model.errors import UsageError
+from ingest.binlog.format.errors import BinlogError
+from ingest.binlog.format.gtid import AnyGtidSet
+from ingest.binlog.reading.position import parse_position
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
+_FORMS = "write a GTID set, FILE:POSITION such as binlog.000003:4711, or a time such as 2026-03-01T12:00:00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """A place in a log: after the transactions `gtids`, at `file` and `pos`, or from the commit time `micros` on (µs
+    since 1970). Exactly one of the three is set."""
+
+    gtids: AnyGtidSet | None = None
+    file: str = ""
+    pos: int = 0
+    micros: int | None = None
+
+
+def parse_place(text: str) -> LogPlace:
+    """Parse a place; a time without a zone is UTC. Raises UsageError."""
+    try:
+        if _TIME.fullmatch(text):
+            time = datetime.fromisoformat(text)
+            time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+            return LogPlace(micros=round(time.timestamp() * 1_000_000))
+        found = parse_position(text)
+    except (ValueError, BinlogError) as error:
+        raise UsageError(f"{text!r} is not a position in a binary log: {error}", _FORMS) from error
+    if found.gtids:
+        return LogPlace(gtids=found.gtids)
+    if not found.file:
+        raise UsageError(f"{text!r} is not a position in a binary log", _FORMS)
+    return LogPlace(file=found.file, pos=found.position)

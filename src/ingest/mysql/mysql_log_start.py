@@ -1,0 +1,83 @@
+"""Find an older position in a server's binary log, and the tables that can be decoded from it on.
+
+The log is read once, from the begin of the file that contains the position to the log's end, without decoding rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from cdc.model.errors import UsageError
+from cdc.model.event import Position
+from cdc.topology.topology import Source
+from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
+from ingest.binlog.format.codes import EventType
+from ingest.binlog.format.gtid import AnyGtidSet, covers
+from ingest.binlog.format.packed import U32
+from ingest.binlog.transports.mysql_transport import MysqlTransport
+from ingest.events.log_place import LogPlace, parse_place
+from ingest.events.log_scan import LogStart, start_of
+from ingest.events.tables import Tables
+from ingest.mysql.mysql_connection import address_of, connected, query, translated
+from ingest.records.capture_interfaces import ServerTables
+
+_FIRST_EVENTS = frozenset({EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
+
+
+def log_start(source: Source, text: str, seen: ServerTables, head: Position, tables: Tables) -> LogStart:
+    """Return the begin of a capture at a GTID set, position or time. `seen` are the server's tables at its log's end
+    `head`.
+
+    Raises UsageError if the text is no position, or the log does not contain it.
+    """
+    place = parse_place(text)
+    file = _file_of(source, place)
+    with _reading(source, file, tables) as reader:
+        return start_of(reader, place, file, seen.dialect, seen.catalog, head, tables)
+
+
+def _file_of(source: Source, place: LogPlace) -> str:
+    """Return the log file that contains a place. Raises UsageError if the server does not have it."""
+    with connected(source) as connection, translated(source, "list the server's binary logs"):
+        files = [str(row[0]) for row in query(connection, "SHOW BINARY LOGS")]
+    if place.file:
+        if place.file in files:
+            return place.file
+        raise UsageError(f"source {source.name}: the server has no binary log {place.file}", "SHOW BINARY LOGS")
+    for file in reversed(files):
+        began, before = _begin_of(source, file)
+        # a log from its very beginning contains everything
+        whole = file == files[0] and not before and file.rpartition(".")[2].strip("0") == "1"
+        if whole or (place.gtids is not None and before is not None and covers(place.gtids, before)):
+            return file
+        if place.micros is not None and began * 1_000_000 <= place.micros:
+            return file
+    what = f"source {source.name}: the server has purged the log before {files[0]}, which lacks the position"
+    raise UsageError(what, "choose a later time, or a GTID set that contains the server's purged transactions")
+
+
+def _begin_of(source: Source, file: str) -> tuple[int, AnyGtidSet | None]:
+    """Return when a log file begins (seconds since 1970), and the transactions before it."""
+    began = 0
+    with _reading(source, file, None) as reader:
+        for raw in reader.raw_events():
+            if raw.code == EventType.FORMAT_DESCRIPTION:
+                began = U32(raw.data, 0)[0]
+            elif raw.code not in _FIRST_EVENTS:
+                break
+        return began, reader.stream.progress.gtids
+
+
+@contextmanager
+def _reading(source: Source, file: str, tables: Tables | None) -> Iterator[BinlogReader]:
+    """Read a log file from its begin to the log's end, over a connection of its own."""
+    # another server id, because a server disconnects the older of two readers with one id
+    address = replace(address_of(source), server_id=0, follow=False)
+    options = StreamOptions(tables=tables.captured if tables is not None else lambda database, table: False)
+    reader = BinlogReader(MysqlTransport(address), BinlogPosition(file=file, position=4), options)
+    try:
+        yield reader
+    finally:
+        reader.close()
