@@ -8,7 +8,9 @@ import pytest
 
 from cdc.model.errors import TopologyError
 from cdc.process.file_topology import load_topology
+from cdc.topology.reader import read_source, read_topology
 from cdc.topology.topology import Topology
+from ingest.agent.policy_reader import read_policy
 
 
 def loaded(folder: Path, password: str) -> Topology:
@@ -35,3 +37,44 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"\xff")
     with pytest.raises(TopologyError, match=r"t\.yml:2: sources\.s\.password: file secret: not UTF-8 text"):
         loaded(tmp_path, "${file:secret}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "log: {partitions: '${file:secret}'}",
+        "log: {min_compaction_lag: '${file:secret}'}",
+        "log: {security: {protocol: '${file:secret}'}}",
+        "hbase: {thrift: '${file:secret}'}",
+        "solr: {url: 'http://${file:secret}'}",
+        "sources: {s: {type: 'x${file:secret}'}}",
+    ],
+)
+def test_an_error_does_not_show_what_a_file_contains(line: str, tmp_path: Path) -> None:
+    """The wrong key may name the file with a password. The message shows the reference."""
+    (tmp_path / "secret").write_text("correct'horse\\battery")
+    file = tmp_path / "t.yml"
+    some = "sources: {l: {type: syslog, database: d, listen: {udp: '127.0.0.1:9'}}}"
+    some = "" if line.startswith("sources") else some
+    file.write_text(f"name: t\n{line}\n{some}\n")
+    with pytest.raises(TopologyError) as error:
+        load_topology(str(file))
+    assert "horse" not in str(error.value)
+    assert "${file:secret}" in str(error.value)
+
+
+def test_an_escaped_reference_is_text(tmp_path: Path) -> None:
+    """`$${` stands for `${`: names of a database may contain it."""
+    assert loaded(tmp_path, "a$${file:secret}$${X}$b").sources["s"].password == "a${file:secret}${X}$b"
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "a: " + "{b: " * 5000, "- " * 5000 + "x", "name: \x01"], ids=range(4))
+def test_hostile_yaml_is_one_error(text: str) -> None:
+    """Neither nested lists nor control characters end in a traceback."""
+    for read in (
+        lambda: read_topology(text, file="t.yml", environ={}),
+        lambda: read_policy(text, file="p.yml", environ={}, content=str),
+        lambda: read_source(text, name="s", file="s.yml"),
+    ):
+        with pytest.raises(TopologyError, match=r"nested too deeply|not YAML"):
+            read()

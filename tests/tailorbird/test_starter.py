@@ -236,3 +236,20 @@ def test_quotes_and_roles() -> None:
     ]  # fmt: skip
     ranked = sorted(["last_update", "birth_date", "order_date", "created_at", "noticed"], key=time_rank)
     assert ranked == ["created_at", "order_date", "noticed", "last_update", "birth_date"]
+
+
+def test_names_that_look_like_variables_are_not_expanded() -> None:
+    """A table or column named `${file:…}` would otherwise insert a local file when the topology is read."""
+    evil = "${file:/etc/passwd}"
+    shop = SampleDatabase(
+        name="shop",
+        tables={evil: "id INT PRIMARY KEY, `${HOME}` VARCHAR(40)", "$${x}": "id INT PRIMARY KEY"},
+    )
+    draft, _, topology = begun(shop, 5)
+    assert validate(topology)
+    assert {table.table for table in topology.sources["shop"].tables} == {
+        each.name for each in draft.captured(draft.sources[0])
+    }
+    joined = " ".join(one.query for one in topology.tables.values())
+    assert f"`{evil}`" in joined
+    assert "`${HOME}`" in joined

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cdc.model.errors import TailorbirdError
+from cdc.process.file_private import create_private, private_folder
 from cdc.process.file_topology import home
 
 
@@ -129,8 +130,9 @@ def _read(folder: Path, pattern: str) -> list[dict[str, Any]]:
 def _write(file: Path, value: object) -> None:
     fresh = file.with_suffix(".new")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps(value), encoding="utf-8")
+        private_folder(file.parent)
+        with create_private(fresh) as stream:
+            json.dump(value, stream)
         fresh.replace(file)
     except OSError as error:
         # imported here: read-only commands, especially `status`, start in two thirds of the time without it

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from cdc.model.errors import Fatal, UsageError
+from cdc.process.file_private import create_private, private_folder
 from cdc.topology.reader import read_topology
 from cdc.topology.roles import KafkaRole, as_role
 from cdc.topology.topology import Topology
@@ -77,9 +78,10 @@ def kept_versions(topology: str) -> Versions:
 def keep_versions(topology: str, versions: Versions) -> None:
     """Store the versions of a topology's tables in a file, atomically, for all commands on this machine."""
     file = _versions_file(topology)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(file.parent)
     fresh = file.with_suffix(".new")
-    fresh.write_text(json.dumps(versions.to_json()), encoding="utf-8")
+    with create_private(fresh) as stream:
+        json.dump(versions.to_json(), stream)
     fresh.replace(file)
 
 

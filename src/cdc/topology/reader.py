@@ -49,11 +49,7 @@ def read_topology(
     `${file:path}` (or an OSError). Queries are not parsed here: `joins` does that with the sources' schemas.
     """
     reader = YamlFile(file, environ, content)
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        reader.fail(line, "(top)", f"not YAML: {error.problem}", "YAML as in topologies/README.md")
+    node = reader.composed(text, "YAML as in topologies/README.md")
     if node is None:
         reader.fail(1, "(top)", "an empty file", "name, sources and, to join them, tables")
     top = Value(node, "", reader).section()
@@ -107,10 +103,7 @@ def read_source(text: str, *, name: str, file: str) -> Source:
     Raises TopologyError for the first mistake.
     """
     reader = YamlFile(file, {}, _no_file)
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        reader.fail(1, "(top)", f"not YAML: {error}", "the keys of a source")
+    node = reader.composed(text, "the keys of a source")
     if node is None:
         reader.fail(1, "(top)", "nothing", "the keys of a source")
     return reader.named(Value(_under(name, node), "", reader), _source)[name]

@@ -16,7 +16,7 @@ T = TypeVar("T")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{file:([^}]+)\}")
+_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{file:([^}]+)\}")
 REQUIRED: Any = object()
 
 
@@ -26,9 +26,13 @@ class Value:
 
     def __init__(self, node: yaml.Node, path: str, reader: YamlFile) -> None:
         self.node, self.path, self.reader = node, path, reader
+        self._inserted = list[str]()
         reader.lines[path] = _first_line(node)
 
     def fail(self, what: str, expected: str) -> NoReturn:
+        """Raise TopologyError. It never contains what a variable or file contains, which may be a password."""
+        if any(one in what or repr(one)[1:-1] in what for one in self._inserted if one):
+            what = f"the value of {self.node.value} is not valid"
         self.reader.fail(_first_line(self.node), self.path, what, expected)
 
     def lack(self, what: str, expected: str) -> NoReturn:
@@ -44,16 +48,22 @@ class Value:
 
         def substitute(match: re.Match[str]) -> str:
             name, default, file = match[1], match[2], match[3]
+            if match[0] == "$${":  # escaped
+                return "${"
             if file is not None:
                 try:
-                    return self.reader.content(file)
+                    return inserted(self.reader.content(file))
                 except (OSError, UnicodeDecodeError) as error:
                     why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                     self.lack(f"file {file}: {why}", "a readable file with the value in it")
             value = self.reader.environ.get(name, default)
             if value is None:
                 self.lack(f"environment variable {name} is not set", f"export {name}=…, or ${{{name}:-default}}")
-            return value
+            return inserted(value) if name in self.reader.environ else value
+
+        def inserted(text: str) -> str:
+            self._inserted.append(text)
+            return text
 
         return _VARIABLE.sub(substitute, self.node.value)
 
@@ -148,6 +158,18 @@ class YamlFile:
 
     def fail(self, line: int, path: str, what: str, expected: str) -> NoReturn:
         raise TopologyError(file=self.file, line=line, path=path or "(top)", what=what, expected=expected)
+
+    def composed(self, text: str, expected: str) -> yaml.Node | None:
+        """Return the top node of the file's text, or None if it is empty. Raises TopologyError if it is not YAML."""
+        try:
+            return yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            self.fail(line, "(top)", f"not YAML: {error.problem}", expected)
+        except yaml.YAMLError as error:
+            self.fail(1, "(top)", f"not YAML: {getattr(error, 'reason', error)}", expected)
+        except RecursionError:
+            self.fail(1, "(top)", "lists or mappings are nested too deeply", expected)
 
     def named(self, value: Value, read: Callable[[str, Section], T]) -> Mapping[str, T]:
         """Read a mapping name → section. Call `read` for each section, and fail if it leaves keys unread."""

@@ -27,10 +27,7 @@ def read_policy(text: str, *, file: str, environ: Mapping[str, str], content: Ca
     raises OSError.
     """
     reader = YamlFile(file, environ, content)
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        reader.fail(1, "(top)", f"not YAML: {error}", "YAML as in docs/fleet.md")
+    node = reader.composed(text, "YAML as in docs/fleet.md")
     if node is None:
         reader.fail(1, "(top)", "the file is empty", "dumps, connections")
     top = Value(node, "", reader).section()

@@ -38,7 +38,7 @@ class FolderExport:
         self._topology, self._form = topology, form
         self._number = 0
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o644)
         except OSError as error:
             raise UsageError(f"{self.folder}: {error}", "choose a writable folder") from error

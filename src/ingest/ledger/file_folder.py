@@ -7,6 +7,8 @@ import os
 import re
 from pathlib import Path
 
+from cdc.process.file_private import private_folder
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -15,7 +17,7 @@ class LedgerFolder:
 
     def __init__(self, home: Path, topology: str) -> None:
         self.path = home / "ledger" / topology
-        self.path.mkdir(parents=True, exist_ok=True)
+        private_folder(self.path)
         self._lock = -1
 
     def take(self) -> bool:
@@ -24,7 +26,7 @@ class LedgerFolder:
         The operating system releases the lock when the process ends.
         """
         if self._lock < 0:
-            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -48,7 +48,7 @@ class UsersFile:
         """Replace all users. Raises UsageError if the folder is not writable."""
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(written_users(users))
             fresh.replace(self.path)

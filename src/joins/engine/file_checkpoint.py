@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cdc.model.errors import Fatal, UsageError
+from cdc.process.file_private import create_private, private_folder
 from joins.runtime.sink import Refusals
 
 FORMAT = 1
@@ -63,7 +64,7 @@ class QueryCheckpoint:
         self.folder = folder
         self.spark = folder / "spark"
         self._record = folder / _RECORD
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         self._lock = _locked(folder / "lock")
 
     def record(self) -> QueryRecord | None:
@@ -73,7 +74,7 @@ class QueryCheckpoint:
     def store(self, record: QueryRecord) -> None:
         """Write the record of the run, atomically."""
         new = self._record.with_suffix(".new")
-        with new.open("w") as file:
+        with create_private(new) as file:
             json.dump({"format": FORMAT, **asdict(record)}, file)
             file.flush()
             os.fsync(file.fileno())

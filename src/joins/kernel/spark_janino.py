@@ -14,8 +14,10 @@ from py4j.protocol import Py4JJavaError
 
 def compile_with_janino(java: str, classpath: str, sources: Sequence[str], classes: Path) -> None:
     """Compile Java `sources` of one package into the folder `classes`. Raises RuntimeError if they are invalid."""
-    port, process = launch_gateway(classpath=classpath, java_path=java, die_on_exit=True, return_proc=True)
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    port, token, process = launch_gateway(
+        classpath=classpath, java_path=java, die_on_exit=True, enable_auth=True, return_proc=True
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
         compiler: Any = gateway.jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setSourceVersion(11)

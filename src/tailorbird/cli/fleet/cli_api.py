@@ -67,7 +67,7 @@ def read_keys(file: Path) -> dict[str, Any]:
     """Read a source's configuration from a YAML or JSON file. Raises UsageError if it is invalid."""
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise UsageError(f"{file}: {error}", "give a YAML or JSON file") from error
     if not isinstance(found, dict):
         raise UsageError(
@@ -85,7 +85,7 @@ def pairs_of(texts: list[str] | None, option: str) -> dict[str, Any]:
             if not key or not equals:
                 raise UsageError(f"{option} {text}", f"{option} KEY=VALUE")
             found[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError) as error:
             raise UsageError(f"{option} {text}: {error}", f"{option} KEY=VALUE") from error
     return found
 

@@ -15,7 +15,7 @@ _SECRET = re.compile(
     r"(^|_)(password|passwd|pwd|passphrase|secret|token|api_key|private_key|salt|ssn|iban|cvv|cvc|pin|card_number|otp)(_|$)"
 )
 _LARGE = re.compile(r"(tiny|medium|long)?blob|varbinary\((\d{4,}|[3-9]\d\d)\)", re.IGNORECASE)
-_UNWRITABLE = re.compile(r"\$\{|[\x00-\x1f]")
+_UNWRITABLE = re.compile(r"[\x00-\x1f]")
 
 
 def source_of(topology: str, server: FoundServer) -> DraftSource:

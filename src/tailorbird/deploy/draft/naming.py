@@ -47,8 +47,18 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def literal(text: str) -> str:
+    """Return a text in which a reader of topologies expands no variables and files: `${a}` → `$${a}`."""
+    return text.replace("${", "$${")
+
+
 def scalar(text: str) -> str:
-    """Return a text as a YAML scalar, in quotes if necessary."""
+    """Return a text as a YAML value that is read back unchanged, in quotes if necessary."""
+    return key(literal(text))
+
+
+def key(text: str) -> str:
+    """Return a text as a YAML key, in which variables are not expanded, in quotes if necessary."""
     if _PLAIN_YAML.fullmatch(text) and text.lower() not in _YAML_WORDS:
         return text
     return json.dumps(text, ensure_ascii=False)

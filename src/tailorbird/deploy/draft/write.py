@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from cdc.model.escapes import dotted
 from cdc.model.tls import Tls, default_mode
 from tailorbird.deploy.draft.draft import Draft, DraftFields, DraftJoin, DraftSource, DraftTable, ReasonedName
-from tailorbird.deploy.draft.naming import listing, quoted, scalar
+from tailorbird.deploy.draft.naming import key, listing, literal, quoted, scalar
 from tailorbird.deploy.draft.shape import FoundTable
 
 _WIDTH = 118
@@ -93,7 +93,7 @@ def _captured(source: DraftSource, table: FoundTable) -> Iterator[str]:
         yield from _comment([f"{each.name} is ignored: {each.why}"], 6)
     name = dotted(table.name)
     said = f" {{ignored_columns: {listing([each.name for each in hidden])}}}" if hidden else " {}"
-    yield f"      {scalar(name)}:{said}"
+    yield f"      {key(name)}:{said}"
 
 
 def _table(table: DraftTable) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _table(table: DraftTable) -> Iterator[str]:
         yield from _comment([f"Note: {warning}"], 2)
     yield f"  {table.name}:"
     yield "    query: |"
-    yield from _select(table)
+    yield from map(literal, _select(table))
     yield f"    row_key: {listing(table.row_key)}  # the key of {_shown(table.root.table.name)}, the root of the join"
 
 

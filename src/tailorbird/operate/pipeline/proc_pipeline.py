@@ -20,6 +20,7 @@ from pathlib import Path
 import structlog
 
 from cdc.model.errors import Fatal, UsageError
+from cdc.process.file_private import private_folder
 from cdc.process.file_running import ended
 from cdc.process.restarts import Restarts
 from cdc.topology.topology import Topology
@@ -135,7 +136,7 @@ class Pipeline:
     def start_part(self, name: str) -> None:
         """Start one part. Its output is appended to its log."""
         part = self.part(name)
-        part.log.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(part.log.parent)
         self._restarts.began(name, time.monotonic())
         self.down.pop(name, None)
         with part.log.open("ab") as log:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc.model.errors import Fatal
+from cdc.process.file_private import create_private, private_folder
 from ingest.ledger.ledger import Partition
 from tailorbird.verify.log.spans import ComparedSpan
 
@@ -95,11 +96,12 @@ class ProgressFile:
             self._write()
 
     def _write(self) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self._file.parent)
         parts = {"equal": self._equal, "open": self._open}
         reported = {name: {table: one.to_json() for table, one in part.items()} for name, part in parts.items()}
         new = self._file.with_suffix(".new")
-        new.write_text(json.dumps({"format": 1, **reported}))
+        with create_private(new) as stream:
+            json.dump({"format": 1, **reported}, stream)
         os.replace(new, self._file)
         self._written = time.monotonic()
 

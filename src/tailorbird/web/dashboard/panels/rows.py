@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,10 @@ from tailorbird.web.dashboard.time import Span
 SIZE, MOST_PAGES = 50, 1_000
 MOST_ROWS = 100_000  # in a download
 BATCH = 1_000  # rows of a download per query
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# The begin of a formula, also in full width and after invisible characters: in a cell, or after a separator at which a
+# spreadsheet of another language splits it. Quotes do not prevent that.
+_FORMULA = re.compile(r"(^|[;\t\r\n])([^\S;\t\r\n]*[\x00-\x08\ufeff\u200b]*[=+\-@＝＋－＠])")
+_HIDDEN = ("\t", "\r", "\n", "\0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +174,9 @@ def _csv_cell(value: Shown) -> str:
         return repr(value)
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
     # a decimal is sent as text; a number is not a formula
-    if text.startswith(_FORMULA) and not _is_number(text):
-        text = "'" + text
+    if not _is_number(text):
+        text = _FORMULA.sub(r"\1'\2", text)
+        text = "'" + text if text.startswith(_HIDDEN) else text
     return '"' + text.replace('"', '""') + '"' if any(one in text for one in ',"\r\n') or text == "" else text
 
 

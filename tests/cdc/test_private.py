@@ -1,0 +1,48 @@
+"""Files and folders with data are closed to other users, whatever the umask is, and also if they existed before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cdc.process.file_private import create_private, private_folder
+from cdc.process.file_topology import keep_versions
+from cdc.topology.versions import Versions
+from ingest.ledger.file_folder import LedgerFolder
+
+
+@pytest.fixture(autouse=True)
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_folders_and_files_are_private(tmp_path: Path) -> None:
+    folder, file = tmp_path / "a" / "b", tmp_path / "file"
+    folder.mkdir(parents=True)
+    file.touch(0o666)
+    private_folder(folder)
+    with create_private(file) as stream:
+        stream.write("é")
+    assert (mode(folder), mode(file), file.read_text(encoding="utf-8")) == (0o700, 0o600, "é")
+    private_folder(tmp_path / "new")
+    assert mode(tmp_path / "new") == 0o700
+
+
+def test_state_of_a_topology_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions contain queries, and the ledger hashes of rows."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    keep_versions("t", Versions())
+    ledger = LedgerFolder(tmp_path, "t")
+    assert ledger.take()
+    ledger.release()
+    assert mode(tmp_path / "versions") == mode(tmp_path / "ledger" / "t") == 0o700
+    assert mode(tmp_path / "versions" / "t.json") == mode(tmp_path / "ledger" / "t" / "lock") == 0o600
