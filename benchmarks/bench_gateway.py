@@ -26,8 +26,10 @@ from typing import Any
 
 import grpc
 
-from benchmarks.decode.proc_peers import machine
+from benchmarks.decode.proc_peers import load, machine
 from benchmarks.ending import end
+from benchmarks.gateway_page import Cost, Figures, document
+from benchmarks.page import write_page
 from cdc.model.event import Position
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
@@ -60,8 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="also write Markdown, e.g. docs/results/gateway.md")
     options = parser.parse_args(arguments)
+    if options.output and not (options.records and options.agents):
+        parser.error("--output: requires both parts of the benchmark. Choose --records and --agents above 0.")
     print(machine())
+    busy = load()
     cpu_steal = CpuSteal()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
@@ -72,7 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 asyncio.run(bench.command(options.agents))
         finally:
             bench.close()
-    print(f"- CPU steal during the run: {100 * cpu_steal.share():.1f}%")
+            print(*(f"- {name}: {value}" for name, value in bench.figures.rows()), sep="\n")
+    withheld = cpu_steal.share()
+    print(f"- CPU steal during the run: {100 * withheld:.1f}%")
+    if options.output:
+        write_page(options.output, document(bench.figures, machine(), load=busy, withheld=withheld))
     return 0
 
 
@@ -81,6 +91,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, f"gateway_{uuid.uuid4().hex[:8]}"
+        self.figures = Figures()
         file = folder / "bench.yml"
         file.write_text(
             f"name: {self.name}\nsources:\n  s: {{type: mysql, hostname: h, username: u, password: p, database: d, "
@@ -104,25 +115,22 @@ class Bench:
             raise
 
     def compare(self, records: int, turns: int) -> None:
-        """Write directly and through the gateway in turns; print the rates."""
-        ratios, spent, rates = list[float](), 0.0, {"direct": list[float](), "gateway": list[float]()}
+        """Write directly and through the gateway in turns."""
+        figures = self.figures
         stream = GrpcStream(self.address, Credentials.of(self.folder / "writer"))
         source = self.topology.sources["s"]
         for _ in range(turns):
             topics = make_topics(self.topology, source)
-            rates["direct"].append(_written(KafkaLog(self.topology, source, topics), self.topic, records))
+            figures.direct.append(_written(KafkaLog(self.topology, source, topics), self.topic, records))
             before = self._used()
-            rates["gateway"].append(_written(GatewayLog(stream, "s"), self.topic, records))
-            spent = self._used() - before
-            ratios.append(rates["gateway"][-1] / rates["direct"][-1])
+            figures.gateway.append(_written(GatewayLog(stream, "s"), self.topic, records))
+            figures.spent = self._used() - before
         stream.close()
-        for way, found in rates.items():
-            print(f"- {way}: {', '.join(f'{rate:,.0f}' for rate in found)} records/s")
-        print(f"- through the gateway ÷ direct: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
-        print(f"- CPU time of the gateway for {records:,} records: {spent:.1f} s; RSS {self._rss():.0f} MiB")
+        figures.records, figures.memory = records, self._rss()
 
     async def command(self, agents: int) -> None:
-        """Connect agents that only listen, one source each; print how long their configurations take."""
+        """Connect agents that only listen, one source each; measure how long their configurations take."""
+        figures = self.figures
         names = [f"a{number}" for number in range(agents)]
         credentials = []
         for name in names:
@@ -137,17 +145,14 @@ class Bench:
             for name, shown in zip(names, credentials, strict=True)
         ]
         await _reported(versions, 1, listening)
-        took, spent = time.monotonic() - began, self._used() - used
-        print(f"- {agents} agents connected and configured: {took:.1f} s, {spent:.1f} s of CPU")
+        figures.connected = Cost(time.monotonic() - began, self._used() - used)
         began, used = time.monotonic(), self._used()
         await asyncio.to_thread(self._desire, topic, names, 2)
-        written = time.monotonic() - began
         await _reported(versions, 2, listening)
-        took, spent = time.monotonic() - began, self._used() - used
-        print(f"- all agents received a change: {took:.1f} s ({written:.1f} s to write it), {spent:.1f} s of CPU")
+        figures.changed = Cost(time.monotonic() - began, self._used() - used)
         used = self._used()
         await asyncio.sleep(_IDLE)
-        print(f"- idle: {100 * (self._used() - used) / _IDLE:.1f}% of a core; RSS {self._rss():.0f} MiB")
+        figures.agents, figures.idle, figures.idle_memory = agents, 100 * (self._used() - used) / _IDLE, self._rss()
         for one in listening:
             one.cancel()
         await asyncio.gather(*listening, return_exceptions=True)

@@ -27,9 +27,11 @@ from typing import Any
 import pymysql
 
 from benchmarks.capture.proc_captures import WatchedProcess, our_command, running
-from benchmarks.decode.proc_peers import machine
+from benchmarks.decode.proc_peers import load, machine
 from benchmarks.ending import end
 from benchmarks.harness import report, warn_if_busy
+from benchmarks.page import write_page
+from benchmarks.verify_page import MUST, document, misses
 from cdc.model.artefacts import cache_folder
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.process.file_topology import home, load_topology
@@ -50,11 +52,6 @@ FILL = (
     " i * 7919 % 50000, ELT(1 + i % 4, 'new', 'paid', 'shipped', 'returned'), i % 100000 / 7, '2024-01-01' + INTERVAL i"
     " SECOND, IF(i % 10 = 0, NULL, i % 13), IF(i % 3 = 0, NULL, CONCAT('a note nümber ', i)), i % 2 FROM s"
 )
-# figure → its maximum or minimum
-MUST = {
-    "ratio": ("at most", 1.5), "rows_read_percent": ("at most", 2.0), "changed_since_s": ("at most", 3.0),
-    "ledger_changes_per_s": ("at least", 20_000.0),
-}  # fmt: skip
 
 
 class Bench:
@@ -244,8 +241,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="share of a million rows (default 1)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     parser.add_argument("--port", type=int, default=13700, help="port of the private MySQL; Kafka uses the next two")
+    parser.add_argument("--output", type=Path, help="also write Markdown, e.g. docs/results/verify.md")
     options = parser.parse_args(arguments)
     warn_if_busy()
+    busy = load()
     cache, port = cache_folder(os.environ), options.port
     stack_home = cache / "bench-verify" / "stack"
     ports = Ports(mysql_shop=port, kafka=port + 1, kafka_controller=port + 2)
@@ -261,6 +260,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     finally:
         stack.down(purge=True)
+    if options.output:
+        write_page(options.output, document(found, machine(), busy))
     return reported(found, as_json=options.json)
 
 
@@ -273,7 +274,7 @@ def reported(found: dict[str, Any], *, as_json: bool) -> int:
     missed = 0
     for name, value in found.items():
         how, most = MUST.get(name, ("", 0.0))
-        missed += (how == "at most" and value > most) or (how == "at least" and value < most)
+        missed += misses(name, value)
         must = f"  (must be {how} {most:g})" if how else ""
         if not as_json:
             print(f"{name:32} {value:,.2f}{must}")

@@ -9,8 +9,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import bench_capture_postgres
+from benchmarks import bench_capture_postgres, verify_page
 from benchmarks import dashboard_page as dashboard
+from benchmarks import gateway_page as gateway
 from benchmarks.capture import report as capture
 from benchmarks.decode import report as decode
 from benchmarks.decode.workload import SHAPES, ShapeName
@@ -29,10 +30,15 @@ _NAMES = ("triggerExecution", "addBatch", "queryPlanning", "latestOffset", "walC
 PHASES = latency.Phases(batches=9, milliseconds={name: 99.0 - number for number, name in enumerate(_NAMES)})
 
 
+def flat(text: str) -> str:
+    """Return a text without its line ends."""
+    return " ".join(text.split())
+
+
 def prose(page: str) -> list[str]:
     """Return the blocks of a page before its first section, with figures, facts of the run and line ends masked."""
     written = FACT.sub(r"- \1", page.partition("\n## ")[0])
-    return [FIGURE.sub("#", " ".join(block.split())) for block in written.split("\n\n")]
+    return [FIGURE.sub("#", flat(block)) for block in written.split("\n\n")]
 
 
 def committed(name: str) -> list[str]:
@@ -108,7 +114,7 @@ def test_capture_of_postgres() -> None:
 def test_pages_of_partial_runs_have_no_result() -> None:
     passes = passes_of("oltp", 23_000, 11_000, 1)
     assert "Result" not in capture.document(passes, [], FACTS)
-    assert "Result: 2.1 times Debezium." in bench_capture_postgres.document(passes, FACTS)
+    assert "Result: 2.1 times Debezium." in flat(bench_capture_postgres.document(passes, FACTS))
     assert "Result" not in bench_capture_postgres.document(passes[:1], FACTS)
     assert "Result" not in decode.document(measurements=[], checked={}, facts=FACTS)
 
@@ -144,7 +150,7 @@ def test_groups() -> None:
 
 def machine_of(page: str) -> str:
     """Return the machine that a committed page names."""
-    text = " ".join((RESULTS / f"{page}.md").read_text().split())
+    text = flat((RESULTS / f"{page}.md").read_text())
     return next(re.finditer(r"\d{4}-\d\d-\d\d, (.*?\))\.", text))[1]
 
 
@@ -169,7 +175,7 @@ def test_soak_of_the_indexer() -> None:
     page = index.soak_page(title, 1100.0, series, dict.fromkeys(index.MAY_GROW, 0.0), [], half=True)
     assert prose(page) == committed("index-soak")
     failed = index.soak_page(title, 1.0, series, dict.fromkeys(index.MAY_GROW, 0.0), ["lag grew by 99%"], half=False)
-    assert "Result: lag grew by 99%." in failed
+    assert "Result: lag grew by 99%." in flat(failed)
     assert "half of the maximum" not in failed
     assert "equals" not in failed
 
@@ -191,7 +197,7 @@ def test_freshness() -> None:
     )  # fmt: skip
     assert prose(freshness.document([[40, 1200, 900, 400]] * 9, PHASES, run)) == committed("freshness")
     idle = freshness.document([[40, 1200, 900, 400]], PHASES, replace(run, load=0.1))
-    assert "47% of the time is waiting" in idle
+    assert "47% of the time is waiting" in flat(idle)
     assert "busy" not in idle
 
 
@@ -209,5 +215,25 @@ def test_dashboard() -> None:
     run = dashboard.Run(rows=1_000_000, rounds=40, machine="AMD EPYC, 2 cores, 24 GiB", load=0.5)
     assert prose(dashboard.document(figures, run)) == committed("dashboard")
     slow = dashboard.document([*figures, dashboard.Figure("Solr: slow", 201.0, 200)], replace(run, load=5.0))
-    assert "limits that are missed: Solr: slow; the slowest panel takes 201 ms" in " ".join(slow.split())
-    assert "other work ran at the same time (load average 5)" in slow
+    assert "limits that are missed: Solr: slow; the slowest panel takes 201 ms" in flat(slow)
+    assert "other work ran at the same time (load average 5)" in flat(slow)
+
+
+def test_verify() -> None:
+    found = {**dict.fromkeys(verify_page.ROWS, 1.0), "rows": 1_000_000, "ledger_changes_per_s": 70_000.0}
+    page = verify_page.document(found, "AMD EPYC, 2 cores, 24 GiB", load=0.5)
+    assert prose(page) == committed("verify")
+    assert "with other work running (load average 5)" in flat(verify_page.document(found, "m", load=5.0))
+    assert not any(verify_page.misses(key, value) for key, value in found.items())
+    assert verify_page.misses("ratio", 1.6)
+    assert verify_page.misses("ledger_changes_per_s", 19_999.0)
+
+
+def test_gateway() -> None:
+    figures = gateway.Figures(records=300_000, agents=1000, direct=[9.0] * 5, gateway=[8.0] * 5, idle=0.7)
+    machine = "AMD EPYC, 2 cores, 24 GiB, Debian GNU/Linux 12"
+    page = gateway.document(figures, machine, load=14.0, withheld=0.0)
+    assert prose(page) == committed("gateway")
+    idle = gateway.document(figures, machine, load=0.1, withheld=0.02)
+    assert "otherwise idle (2.0% CPU steal)" in flat(idle)
+    assert gateway.Figures().rows() == []
