@@ -118,7 +118,9 @@ def test_apply_writes_the_topologys_configuration(capture: Callable[..., Any]) -
         assert list(sources(topology, dry_run=dry_run)) == [(name, done, "by paris")]
     with by_kafka(topology) as (topic, commands, _):
         assert topic.state.spec(name) is not None
-        assert [line["what"] for line in commands.audited(10)] == ["source add"]
+        assert [(line["what"], line["outcome"]) for line in commands.audited(10)] == [
+            ("source add", "begun"), ("source add", "done"),
+        ]  # fmt: skip
 
 
 def readme() -> list[str]:

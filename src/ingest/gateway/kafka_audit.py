@@ -105,7 +105,7 @@ class KafkaAudit:
 
 def _line(content: Any) -> Mapping[str, Any]:
     """Return a line of the audit. Raises KeyError or TypeError if it is not one."""
-    if not isinstance(content["at_ms"], int) or not all(isinstance(content[one], str) for one in ("what", "outcome")):
+    if not isinstance(content["at_ms"], int) or not isinstance(content["what"], str):
         raise TypeError("a field of a wrong type")
     found: Mapping[str, Any] = content
     return found

@@ -73,7 +73,7 @@ def _line(one: dict[str, Any]) -> str:
     on = f" {one['on']}" if one.get("on") else ""
     why = f": {one['why']}" if one.get("why") else ""
     who = f"{one.get('who') or '?'} ({one.get('from', '-')})"
-    return f"{when(one['at_ms'])} {who} {one['what']}{on}: {one['outcome']}{why}"
+    return f"{when(one['at_ms'])} {who} {one['what']}{on}: {one.get('outcome', '?')}{why}"
 
 
 def drain(
