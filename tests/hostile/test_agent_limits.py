@@ -140,11 +140,11 @@ class Sent:
 
 def allowed(signals: Sent, tables: dict[str, Any], per_minute: int = 60) -> tuple[list[Signal], list[str]]:
     """Return the signals that the policy allows for a source with these tables, and the reported reasons."""
-    told = list[str]()
+    reasons = list[str]()
 
     class Reported:
         def now(self, progress: int, reason: str = "") -> None:
-            told.append(reason)
+            reasons.append(reason)
 
     policy = read_policy(POLICY, file="policy.yml", environ={}, content=content)
     task = Task(
@@ -152,24 +152,24 @@ def allowed(signals: Sent, tables: dict[str, Any], per_minute: int = 60) -> tupl
         restrictions="", channels=lambda: pytest.fail("no channel is opened"), stopped=threading.Event(),
         reported=Reported(),  # type: ignore[arg-type]
     )  # fmt: skip
-    return PolicySignals(signals, task, Allowance(per_minute)).read(None)[0], told
+    return PolicySignals(signals, task, Allowance(per_minute)).read(None)[0], reasons
 
 
 def test_signals_are_limited() -> None:
     """Signals beyond the limit are dropped, and the reason is reported."""
     many = Sent(*[Signal(type="execute-snapshot", tables=("shop.orders",))] * 100)
-    found, told = allowed(many, {"orders": {}}, per_minute=7)
+    found, reasons = allowed(many, {"orders": {}}, per_minute=7)
     assert len(found) == 7
-    assert "more than 7 signals per minute" in told[-1]
+    assert "more than 7 signals per minute" in reasons[-1]
 
 
 @pytest.mark.parametrize("name", ["shop.users", "SHOP.USERS", "shop.Users"])
 def test_a_table_in_another_case_is_the_same_table(name: str) -> None:
     """With lower_case_table_names, a server folds names. A schema for a table that hides columns is refused anyway."""
     columns = (Column(name="id", column_type="int"), Column(name="mail", column_type="int"))
-    found, told = allowed(Sent(Signal(type="schema-set", tables=(name,), columns=columns)), {"users": {}})
+    found, reasons = allowed(Sent(Signal(type="schema-set", tables=(name,), columns=columns)), {"users": {}})
     assert not found
-    assert "hides columns" in told[-1]
+    assert "hides columns" in reasons[-1]
 
 
 def test_an_allowance_refills() -> None:
