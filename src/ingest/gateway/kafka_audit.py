@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +17,7 @@ from cdc.model.errors import Retriable
 from cdc.model.naming import audit_topic
 from cdc.process.kafka_foreign import tolerated
 from cdc.topology.topology import Log
+from ingest.fleet.audit_chain import ChainEnd, chained
 from ingest.log.kafka_topics import TIMEOUT, client_settings, make_topic
 
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": str(92 * 24 * 3600 * 1000)}
@@ -28,6 +31,7 @@ class KafkaAudit:
 
     def __init__(self, settings: Log, topology: str) -> None:
         self._topic, self._brokers = audit_topic(topology), settings.brokers
+        self._end, self._lock = ChainEnd(secrets.token_hex(8)), threading.Lock()
         make_topic(settings, self._topic, 1, _CONFIG)
         self._producer = Producer(
             client_settings(
@@ -96,11 +100,15 @@ class KafkaAudit:
         raise Retriable(f"Kafka at {self._brokers}: the audit log cannot be read")
 
     def _produce(self, entry: Mapping[str, Any], delivered: Any) -> None:
-        value = orjson.dumps({"at_ms": int(time.time() * 1000), **entry})
-        try:
-            self._producer.produce(self._topic, value, None, partition=0, on_delivery=delivered)
-        except (BufferError, KafkaException) as error:
-            raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {error}") from error
+        line = {"at_ms": int(time.time() * 1000), **entry}
+        with self._lock:  # lines are chained in the order in which they are sent
+            end = self._end.after(line)
+            try:
+                value = orjson.dumps(chained(line, end))
+                self._producer.produce(self._topic, value, None, partition=0, on_delivery=delivered)
+            except (BufferError, KafkaException) as error:
+                raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {error}") from error
+            self._end = end
 
 
 def _line(content: Any) -> Mapping[str, Any]:

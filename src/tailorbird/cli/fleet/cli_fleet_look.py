@@ -56,6 +56,7 @@ def show_map(
 
 def audit(
     last: Annotated[int, typer.Option("--last", help="Number of lines.")] = 20,
+    check: Annotated[bool, typer.Option("--check", help="Print only removed or changed lines; exit with 1.")] = False,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
@@ -64,9 +65,21 @@ def audit(
     """Show the audit log: commands, refusals and reasons.
 
     Example: tailorbird fleet audit --last 100 --json
+
+    Example: tailorbird fleet audit --last 10000 --check
     """
-    for one in ask(api, ca, token_file).ask("GET", "audit", last=last):
-        report(one, as_json, _line(one))
+    lines = ask(api, ca, token_file).ask("GET", "audit", last=last)
+    if not check:
+        for one in lines:
+            report(one, as_json, _line(one))
+        return
+    from ingest.fleet.audit_chain import faults
+
+    found = list(faults(lines))
+    for fault in found:
+        report({"fault": fault}, as_json, fault)
+    if found:
+        raise typer.Exit(1)
 
 
 def _line(one: dict[str, Any]) -> str:
