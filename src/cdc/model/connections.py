@@ -1,4 +1,4 @@
-"""Which connections of a server stay open: a limit in total and per address, and a rule that closes idle ones."""
+"""Decide which connections of a server stay open: limits in total and per address, and which idle one to close."""
 
 from __future__ import annotations
 

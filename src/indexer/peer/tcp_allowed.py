@@ -1,4 +1,4 @@
-"""Which clients may send edits: the region servers of the configured HBase, or the hosts that the topology lists."""
+"""Decide which clients may send edits: the region servers of the configured HBase, or the topology's list."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ _STALLED = 0.25  # seconds without a byte after which an incomplete frame makes 
 _CHECK = 0.1
 
 
-class Held:
+class HeldBytes:
     """Bytes of one connection's incomplete frame, since when it exists and since when the server waits for its rest.
 
     Times are seconds of `time.monotonic`."""
@@ -28,15 +28,15 @@ class Held:
 class ByteBudget:
     """Limits received bytes. Thread-safe; each connection is read by a thread of its own.
 
-    If the limit is reached, the connection that wants more waits. Meanwhile connections are closed whose frame is
-    incomplete and whose client sends nothing: HBase sends a frame without pauses, and repeats it on a new connection.
+    If the limit is reached, the connection that wants more waits. Connections whose frame is incomplete and whose client
+    sends nothing are then closed: HBase sends a frame without pauses, and repeats it on a new connection.
     If all the bytes belong to incomplete frames of clients that do send, the newest of them is closed. So the oldest
     frame is always completed, and a frame that is larger than the limit is received alone."""
 
     def __init__(self, size: int) -> None:
         self._size, self._taken = size, 0
         self._changed = threading.Condition()
-        self._held = dict[Held, None]()
+        self._held = dict[HeldBytes, None]()
         self._batches = 0
 
     @property
@@ -44,27 +44,27 @@ class ByteBudget:
         """Return the number of bytes that are in memory."""
         return self._taken
 
-    def enter(self, end: Callable[[], None]) -> Held:
+    def enter(self, end: Callable[[], None]) -> HeldBytes:
         """Add a connection."""
-        held = Held(end)
+        held = HeldBytes(end)
         with self._changed:
             self._held[held] = None
         return held
 
-    def leave(self, held: Held) -> None:
+    def leave(self, held: HeldBytes) -> None:
         """Remove a connection, and release its incomplete frame."""
         with self._changed:
             del self._held[held]
             self._release(held.size)
 
-    def waits(self, held: Held) -> None:
+    def waits(self, held: HeldBytes) -> None:
         """Note that the server now waits for bytes of this connection."""
         held.waits_since = time.monotonic()
 
-    def take(self, held: Held, size: int) -> None:
+    def take(self, held: HeldBytes, size: int) -> None:
         """Count bytes that arrived on a connection. Waits while they exceed the limit.
 
-        Raises ConnectionAbortedError if the connection is closed meanwhile, to make room for others."""
+        Raises ConnectionAbortedError if the connection is closed to make room for others."""
         with self._changed:
             held.waits_since = 0.0
             while self._taken + size > self._size and self._taken > held.size:
@@ -77,7 +77,7 @@ class ByteBudget:
             held.size += size
             self._taken += size
 
-    def complete(self, held: Held, rest: int, batches: int) -> None:
+    def complete(self, held: HeldBytes, rest: int, batches: int) -> None:
         """Note that frames of a connection are complete: `rest` bytes of the next one remain.
 
         `batches` bytes stay counted until `give_back`."""

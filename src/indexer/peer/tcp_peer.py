@@ -17,7 +17,7 @@ from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.process.tcp_bounded import BoundedListener
 from indexer.peer.peer import CallRefused, Connected, Edits, EditsReceived, PeerConnection
 from indexer.peer.tcp_allowed import AllowedClients
-from indexer.peer.tcp_budget import ByteBudget, Held
+from indexer.peer.tcp_budget import ByteBudget, HeldBytes
 from indexer.peer.wire import WireError
 
 # One region server ships up to ten batches at a time, one per region; more would only wait for Solr.
@@ -133,7 +133,7 @@ class PeerServer:
             log.warning("client_refused", address=address, reason="not a region server", remedy=remedy)
         return False
 
-    def _read(self, connection: socket.socket, peer: tuple[str, int], name: str, held: Held) -> None:
+    def _read(self, connection: socket.socket, peer: tuple[str, int], name: str, held: HeldBytes) -> None:
         protocol, free, writing = PeerConnection(), threading.Semaphore(_WORKERS), threading.Lock()
 
         def send(reply: bytes) -> None:
@@ -186,7 +186,7 @@ class PeerServer:
                 self._budget.give_back(batch.edits.size)
 
     def _received(
-        self, connection: socket.socket, protocol: PeerConnection, held: Held, peer: tuple[str, int]
+        self, connection: socket.socket, protocol: PeerConnection, held: HeldBytes, peer: tuple[str, int]
     ) -> Iterator[bytes]:
         """Yield the received bytes, counted in the budget. Raises OSError if the client is too slow."""
         while True:
