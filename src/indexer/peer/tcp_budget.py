@@ -28,8 +28,8 @@ class HeldBytes:
 class ByteBudget:
     """Limits received bytes. Thread-safe; each connection is read by a thread of its own.
 
-    If the limit is reached, the connection that wants more waits. Connections whose frame is incomplete and whose client
-    sends nothing are then closed: HBase sends a frame without pauses, and repeats it on a new connection.
+    If the limit is reached, the connection that wants more waits. Connections whose frame is incomplete and whose
+    client sends nothing are then closed: HBase sends a frame without pauses, and repeats it on a new connection.
     If all the bytes belong to incomplete frames of clients that do send, the newest of them is closed. So the oldest
     frame is always completed, and a frame that is larger than the limit is received alone."""
 
