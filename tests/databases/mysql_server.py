@@ -53,14 +53,14 @@ class MySqlServer:
         self.server.stop()
 
 
-def serve(name: str, folder: Path) -> MySqlServer:
-    """Start a server, given its public name, in a zone other than UTC."""
+def serve(name: str, folder: Path, *more: str) -> MySqlServer:
+    """Start a server, given its public name, in a zone other than UTC, with more flags."""
     flags = ["--max-connections=1000", "--local-infile=ON", "--default-time-zone=+02:00", "--table-open-cache=4000"]
     if not FLAVOURS[name].startswith("maria"):
         flags += ["--log-bin-trust-function-creators=ON"]
     if FLAVOURS[name] == "mysql57":
         flags += ["--explicit-defaults-for-timestamp=ON"]
-    return MySqlServer(name, start(FLAVOURS[name], folder, *flags))
+    return MySqlServer(name, start(FLAVOURS[name], folder, *flags, *more))
 
 
 @dataclass

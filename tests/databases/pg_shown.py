@@ -41,7 +41,7 @@ WHERE i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indisvali
 
 
 def shown(connection: Any) -> dict[str, ShownTable]:
-    """Return every table of the schema public, by name; partitions belong to their table."""
+    """Return every table of the schema public, by name; partitions belong to their table, inheriting tables do not."""
     for statement in _SET:
         connection.execute(statement)
     columns: dict[int, list[ShownColumn]] = {}
@@ -62,7 +62,7 @@ def shown(connection: Any) -> dict[str, ShownTable]:
         engine = "logged" if persistence == "p" and identity != "n" and safe and not leaves else ""
         found[name] = ShownTable(
             name=name, kind=persistence, engine=engine, columns=tuple(columns.get(oid, [])), key=key,
-            rows=_rows(connection, name, columns.get(oid, [])),
+            rows=_rows(connection, ("" if kind == "p" else "ONLY ") + quoted(name), columns.get(oid, [])),
         )  # fmt: skip
     return found
 
@@ -75,7 +75,7 @@ def _published(identity: str, keys: list[tuple[bool, bool, tuple[str, ...], bool
 def _rows(connection: Any, table: str, columns: list[ShownColumn]) -> list[dict[str, Cell]]:
     readers = [(column.name, _reader(column.kind)) for column in columns]
     asked = ", ".join(quoted(column.name) for column in columns)
-    found = connection.execute(f"SELECT {asked} FROM {quoted(table)}").pgresult
+    found = connection.execute(f"SELECT {asked} FROM {table}").pgresult
     rows = []
     for number in range(found.ntuples):
         row: dict[str, Cell] = {}

@@ -23,7 +23,7 @@ from tests.support.commands import tailorbird
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(2400)]
 
 MY_DAYS = "id INT PRIMARY KEY, d DATE NOT NULL, at DATETIME(3), ts TIMESTAMP NULL, hidden DATE, n INT"
 MY_ROWS = (
@@ -113,11 +113,11 @@ def test_no_row_disappears_for_a_value(
         list(provision(topology))
         with Pipeline(topology, home=tmp_path) as pipeline:
             pipeline.start()
-            wait_for(lambda: len(documents(topology, "pg")) == len(PG_ROWS), "the snapshots never come", 300)
+            wait_for(lambda: len(documents(topology, "pg")) == len(PG_ROWS), "the snapshots never come", 900)
             write(NUMBER)
-            wait_for(lambda: len(documents(topology, "pg")) == 2 * len(PG_ROWS), "the log never comes", 120)
-            wait_for(lambda: len(documents(topology, "my")) == 2 * len(MY_ROWS), "the log never comes", 120)
-            wait_for(lambda: documents(topology, "groups").get("a", {}).get("n") == 6, "a group lacks rows", 120)
+            wait_for(lambda: len(documents(topology, "pg")) == 2 * len(PG_ROWS), "the log never comes", 300)
+            wait_for(lambda: len(documents(topology, "my")) == 2 * len(MY_ROWS), "the log never comes", 300)
+            wait_for(lambda: documents(topology, "groups").get("a", {}).get("n") == 6, "a group lacks rows", 300)
             for index in ("my", "pg", "joined"):
                 found = documents(topology, index)
                 for key, row in found.items():

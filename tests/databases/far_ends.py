@@ -1,0 +1,169 @@
+"""The far ends of a captured database: a copy of each table in HBase and in Solr, compared with the server's rows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cdc.model.errors import TailorbirdError
+from cdc.model.geometry import ewkt_of, number
+from cdc.model.types import SPATIAL, LogicalType
+from cdc.process.file_topology import load_topology
+from cdc.stored.cells import document_id
+from cdc.topology.topology import Topology
+from indexer.index.mapping import indexed_row
+from indexer.solr.solr_rows import all_documents
+from indexer.table.hbase_layouts import StoredLayouts
+from indexer.table.hbase_rows import scan_rows
+from tailorbird.cli.change.cli_apply import provision
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tailorbird.operate.status.kafka_dead_letters import newest_schemas
+from tests.databases.running import Database
+from tests.databases.shown import Cell, OddValue, ShownColumn, ShownTable, differences
+from tests.support.commands import tailorbird
+
+SERVERS = """log: {{bootstrap_servers: '127.0.0.1:{TAILORBIRD_PORT_KAFKA}'}}
+hbase: {{thrift: '127.0.0.1:{TAILORBIRD_PORT_THRIFT}', zookeeper: '127.0.0.1:{TAILORBIRD_PORT_ZOOKEEPER}'}}
+solr: {{url: 'http://127.0.0.1:{TAILORBIRD_PORT_SOLR}/solr'}}
+"""
+
+
+def declared(database: Database, name: str, tables: Iterable[str], file: Path, queries: str = "") -> FarEnds:
+    """Write a topology with a copy and an index of each of these tables, and create what it needs in HBase and Solr.
+
+    `queries` declares more tables. Nothing is started."""
+    text, shown = database.topology_text(SERVERS.format(**os.environ), name), database.shown()
+    copies = {f"t{number}": table for number, table in enumerate(tables)}
+    schema = "public" if "postgresql" in text else database.name
+    text = text.partition("  w: {query:")[0]
+    for copy, table in copies.items():
+        names = ".".join("`" + one.replace("`", "``") + "`" for one in ("s", schema, table))
+        entry = {"query": f"SELECT t.* FROM {names} t", "row_key": shown[table].key}
+        text += f"  {copy}: {json.dumps(entry, ensure_ascii=False)}\n"
+    indexes = "".join(f"  {copy}: {{table: {copy}, commit_within: 200ms}}\n" for copy in copies)
+    file.write_text(f"{text}{queries}indexes:\n{indexes}")
+    topology = load_topology(str(file))
+    list(provision(topology))
+    return FarEnds(database, topology, copies, Pipeline(topology, home=file.parent))
+
+
+@dataclass
+class FarEnds:
+    """The joins and indexes of a topology that `declared` wrote. As a context manager it stops them at the end."""
+
+    database: Database
+    topology: Topology
+    copies: Mapping[str, str]  # joined table → table of the server
+    pipeline: Pipeline
+
+    def __enter__(self) -> FarEnds:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pipeline.stop()
+
+    def run(self, *words: str) -> tuple[int, list[dict[str, Any]], str]:
+        """Run a command of Tailorbird with --json; return its exit code, the objects, and its errors."""
+        done = tailorbird(*words, "--json", environ=self.pipeline.environ)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, [json.loads(one) for one in done.stdout.splitlines() if one[:1] == "{"], done.stderr
+
+    def must_equal(self, seconds: float) -> int:
+        """Wait until HBase and Solr have the server's rows of every table; return the number of rows."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.pipeline.check()
+            assert not self.pipeline.down, self.pipeline.down
+            try:
+                rows, wrong = self.compared()
+            except TailorbirdError as error:  # nothing is written yet
+                rows, wrong = 0, [str(error)]
+            if not wrong:
+                return rows
+            assert time.monotonic() < deadline, "\n".join([f"{len(wrong)} differences", *wrong[:12], self._logs()])
+            time.sleep(3)
+
+    def compared(self) -> tuple[int, list[str]]:
+        """Return the number of rows, and the differences of both ends from the server's rows."""
+        shown, wrong, rows = self.database.shown(), list[str](), 0
+        schemas = {one.table: schema for one, schema in newest_schemas(self.topology).items()}
+        for copy, table in self.copies.items():
+            left = [name for name, _ in schemas[table].left_out] if table in schemas else []
+            wrong += [f"{copy}: {one}" for one in self._differences(copy, shown[table], left)]
+            rows += len(shown[table].rows)
+        return rows, wrong
+
+    def _differences(self, copy: str, table: ShownTable, left: Collection[str]) -> Iterable[str]:
+        layout = StoredLayouts(self.topology.hbase.thrift, topology=self.topology.name, table=copy).newest()
+        if layout is None:
+            yield "the join has not started"
+            return
+        types = {column.name: column.type for column in layout.columns}
+        stored = scan_rows(self.topology, self.topology.tables[copy])
+        virtual = [column.name for column in table.columns if column.column_type == "v"]
+        rows = [row.values for row in stored.values()]
+        yield from differences(
+            _as_text(table), rows, types, {*left, *virtual}, lambda column, value: self._cell(types, column, value),
+            refused=self.database.refuses,
+        )  # fmt: skip
+        collection = self.topology.indexes[copy].collection
+        documents = {one["_id"]: one for one in all_documents(self.topology.solr.url, collection)}
+        for key, row in stored.items():
+            found = documents.pop(document_id(key), {})
+            want = {name: value for name, value in indexed_row(types, row.values).items() if value is not None}
+            got = {name: found[name] for name in types if name in found}
+            if repr(sorted(want.items())) != repr(sorted(got.items())):
+                yield f"Solr has {str(got)[:400]}, and not {str(want)[:400]}"
+        yield from (f"Solr has {one}, and HBase does not" for one in [*documents.values()][:2])
+
+    def _cell(self, types: Mapping[str, LogicalType], column: ShownColumn, value: Any) -> Cell:
+        """Convert a stored value to the form in which the server's values are compared."""
+        if value is None or types[column.name].kind in SPATIAL:
+            found: Cell = value
+            return found
+        if isinstance(value, float) and not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return self.database.canonical(column, value)
+
+    def _logs(self) -> str:
+        parts = [part for part in self.pipeline.parts if part.stage in ("join", "capture") and part.log.exists()]
+        return "\n".join(f"{part.name}: {part.log.read_text(errors='replace')[-3000:]}" for part in parts)
+
+    def verified(self, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
+        """Run `verify` of all stages; return the verdicts by stage and table."""
+        _, said, errors = self.run("verify", self.topology.file, *words)
+        found = {(one["stage"], one["table"]): one for one in said if one["kind"] == "verdict"}
+        assert {stage for stage, _ in found} == {"log", "table", "index"}, errors
+        return found
+
+    def must_report(self, wanted: set[tuple[str, str]], seconds: float = 120) -> None:
+        """Wait until `status` names exactly these as incomplete: (stage, table or index)."""
+        deadline = time.monotonic() + seconds
+        while True:
+            _, said, _ = self.run("status", self.topology.file)
+            found = {(one["stage"], one["of"]): one["reason"] for one in said if one["kind"] == "incomplete"}
+            if set(found) == wanted:
+                return
+            assert time.monotonic() < deadline, f"{found}, and not {wanted}"
+            time.sleep(3)
+
+
+def _as_text(table: ShownTable) -> ShownTable:
+    """Return a table with its geometries as EWKT, the form that joins store."""
+    return replace(table, rows=[{name: _ewkt(cell) for name, cell in row.items()} for row in table.rows])
+
+
+def _ewkt(cell: Cell) -> Cell:
+    if isinstance(cell, OddValue) or not isinstance(cell, tuple) or cell[0] not in ("geometry", "point"):
+        return cell
+    first, second = cell[1].split(" ")
+    if cell[0] == "point":
+        return f"POINT({number(float(first))} {number(float(second))})"
+    return ewkt_of({"srid": int(first), "wkb": base64.b64encode(bytes.fromhex(second)).decode()})
