@@ -41,6 +41,14 @@ def test_other_texts_are_refused(text: str) -> None:
     assert "GTID set, FILE:POSITION" in refused.value.hint
 
 
+@pytest.mark.parametrize(("text", "maria"), [(f"{UUID}:1-5", False), ("0-1-42", True)])
+def test_a_gtid_set_belongs_to_a_kind_of_server(text: str, maria: bool) -> None:
+    """That of another kind would select nothing or everything."""
+    assert parse_place(text, maria=maria).gtids
+    with pytest.raises(UsageError, match="another kind of server"):
+        parse_place(text, maria=not maria)
+
+
 @pytest.mark.parametrize("type", ["mysql", "mariadb", "postgresql"])
 def test_only_a_binary_log_has_older_places(type: str) -> None:
     """Other sources refuse --from at the start, and so does every source a text that is no place."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from cdc.model.errors import UsageError
 from ingest.binlog.format.errors import BinlogError
-from ingest.binlog.format.gtid import AnyGtidSet
+from ingest.binlog.format.gtid import AnyGtidSet, MariaGtidSet
 from ingest.binlog.reading.position import parse_position
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
@@ -26,8 +26,11 @@ class LogPlace:
     micros: int | None = None
 
 
-def parse_place(text: str) -> LogPlace:
-    """Parse a place; a time without a zone is UTC. Raises UsageError."""
+def parse_place(text: str, *, maria: bool | None = None) -> LogPlace:
+    """Parse a place; a time without a zone is UTC. `maria` is the kind of server, if it is known.
+
+    Raises UsageError, also for a GTID set of another kind of server.
+    """
     try:
         if _TIME.fullmatch(text):
             time = datetime.fromisoformat(text)
@@ -36,6 +39,8 @@ def parse_place(text: str) -> LogPlace:
         found = parse_position(text)
     except (ValueError, BinlogError) as error:
         raise UsageError(f"{text!r} is not a position in a binary log: {error}", _FORMS) from error
+    if found.gtids and maria is not None and isinstance(found.gtids, MariaGtidSet) != maria:
+        raise UsageError(f"{text!r} is a GTID set of another kind of server", "take it from the source's own server")
     if found.gtids:
         return LogPlace(gtids=found.gtids)
     if not found.file:

@@ -32,7 +32,7 @@ def log_start(source: Source, text: str, seen: ServerTables, head: Position, tab
 
     Raises UsageError if the text is no position, or the log does not contain it.
     """
-    place = parse_place(text)
+    place = parse_place(text, maria=seen.dialect.maria)
     file = _file_of(source, place)
     with _reading(source, file, tables) as reader:
         return start_of(reader, place, file, seen.dialect, seen.catalog, head, tables)
