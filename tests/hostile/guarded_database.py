@@ -80,7 +80,7 @@ class GuardedDatabase:
     secrets: list[bytes] = field(default_factory=list)
     cases: int = 0
     leaks: list[str] = field(default_factory=list)
-    bytes: int = 0
+    received: int = 0
     public: int = 0
     rows: int = 0
     _names: int = 0
@@ -149,7 +149,7 @@ class GuardedDatabase:
             self.leaks.append(f"{read} rows found by a hidden column: {_conditions(what)}")
 
     def _search(self, sent: bytes, what: object) -> None:
-        self.bytes += len(sent)
+        self.received += len(sent)
         self.public += sent.count(PUBLIC.encode())
         for form in self.secrets:
             if form in sent:

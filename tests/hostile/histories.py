@@ -26,7 +26,8 @@ def doctored(random: Random, honest: dict[str, Any]) -> dict[str, Any]:
 def _schemas(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return all objects with columns: of the history (with detail), and of the published schemas."""
     values = [one[1] for one in found["history"] if one[1] and one[1].get("schema")]
-    return [part for value in values for part in (value["schema"], value["detail"])] + found["schemas"]
+    published: list[dict[str, Any]] = found["schemas"]
+    return [part for value in values for part in (value["schema"], value["detail"])] + published
 
 
 def _swap(random: Random, found: dict[str, Any]) -> None:

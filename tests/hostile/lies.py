@@ -24,7 +24,7 @@ _LETTERS = {
     "m": "M\uff2d",
     "p": "P\u0440",
 }
-SCALARS = (
+SCALARS: tuple[Any, ...] = (
     None,
     True,
     False,

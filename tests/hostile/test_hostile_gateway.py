@@ -106,7 +106,7 @@ def attack(database: GuardedDatabase, cases: dict[str, int], seed: int, workers:
                     return
                 if time.monotonic() - refreshed[0] > _REFRESH:
                     refreshed[0] = time.monotonic()
-                    print(tried, f"{database.bytes} bytes", flush=True)
+                    print(tried, f"{database.received} bytes", flush=True)
                     database.capture_honestly()
                 kind = random.choice(kinds)
                 counted = BATCH if kind in ("conditions", "signals") else 1
@@ -123,7 +123,7 @@ def attack(database: GuardedDatabase, cases: dict[str, int], seed: int, workers:
 
 def checked(database: GuardedDatabase, tried: dict[str, int]) -> None:
     """Fail if anything leaked, or if the attack did not reach the database at all."""
-    print(tried, f"{database.bytes} bytes received, {database.public} public values, {database.rows} rows by SELECT")
+    print(tried, f"{database.received} bytes received, {database.public} public values, {database.rows} rows by SELECT")
     assert not database.leaks, database.leaks[:3]
     assert database.public > 100, "public values must arrive, or the test proves nothing"
     assert database.rows > 10, "snapshots must run"

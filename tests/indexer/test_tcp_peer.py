@@ -170,7 +170,7 @@ def test_a_client_that_is_no_region_server_is_disconnected() -> None:
 
 
 def test_an_unavailable_list_keeps_the_earlier_one() -> None:
-    answers = iter([["10.0.0.1"], Retriable("ZooKeeper is unavailable")])
+    answers: Iterator[list[str] | Retriable] = iter([["10.0.0.1"], Retriable("ZooKeeper is unavailable")])
     now = [0.0]
 
     def hosts() -> list[str]:

@@ -39,7 +39,7 @@ def test_a_percent_sign_in_a_name_is_sent_as_it_is() -> None:
     """The server would otherwise not know the column `rate%%`, and `verify` could not compare the table."""
     text = "sources: {s: {type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, tables: [t]}}"
     source = read_topology(f"name: t\n{text}\n", file="t.yml", environ={}).sources["s"]
-    schema, connection = schema_of(**{"rate%": "int", "x%s": "int"}), Connection()
+    schema, connection = schema_of("t", 1, **{"rate%": "int", "x%s": "int"}), Connection()
     any_connection: Any = connection
     sql = digest_sql(any_connection, schema, covered(schema), grid_of(schema))
     leaf_digests(any_connection, source, sql, 0, 9)

@@ -16,10 +16,10 @@ from joins.query.describe import json_of_plan, text_of_plan
 from joins.query.drawing import svg_of_plan
 from joins.query.loose_keys import loose_keys
 from joins.query.nodes import Interval
-from joins.runtime.records import RefusedRecord
+from joins.runtime.records import LATE, RefusedRecord
 from joins.runtime.sink import Report, Writes, barriers
 from joins.select.compiler import compile_plan
-from joins.steps.by_time import LATE, micros_of
+from joins.steps.by_time import micros_of
 from tests.joins.joincase import Case, comparable
 from tests.joins.quick import QuickOracle, database, evaluator, functions
 from tests.joins.simulation import Simulation

@@ -20,9 +20,8 @@ from joins.engine.spark_kernel import finished, kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
 from joins.oracle.sql_oracle import Answer
-from joins.runtime.records import RefusedRecord, load, record_of
+from joins.runtime.records import LATE, RefusedRecord, load, record_of
 from joins.runtime.sink import writes_of
-from joins.steps.by_time import LATE
 from tests.joins.joincase import comparable
 from tests.joins.simulation import StoredTable
 from tests.joins.test_by_time import expected_of, shown, simulated

@@ -81,7 +81,7 @@ def gateway(topology: Topology) -> None:
         served = KafkaSource(topology, _source(topology))
         log, signals = served.log(), served.signals()
         try:
-            _session(topology, log)  # type: ignore[arg-type]  # a KafkaLog
+            _session(topology, log)
             signals.values(None)
         finally:
             signals.close()
@@ -138,7 +138,7 @@ def operator(topology: Topology) -> None:
     # another session of the source, as of `rewind`
     log = KafkaSource(topology, _source(topology)).log()
     try:
-        _session(topology, log)  # type: ignore[arg-type]  # a KafkaLog
+        _session(topology, log)
     finally:
         log.close()
 

@@ -321,7 +321,7 @@ def test_if_the_log_is_purged_on_the_way_all_tables_are_read(server: WrittenServ
 def test_every_position_of_the_log(server: WrittenServer, transactions: int) -> None:
     """From any transaction on, no row has wrong columns: what is published is a part of what the statements did."""
     run = Run(server).run(f"{UUID}:1-{transactions}" if transactions else "1970-01-01T00:00:00")
-    everything = {**LOGGED, "late": [("c", None, {"id": 2, "b": 1, "a": 2})]}
+    everything: dict[str, Any] = {**LOGGED, "late": [("c", None, {"id": 2, "b": 1, "a": 2})]}
     for name in NAMES:
         logged = [event for event in run.events(name) if event[0] != "r"]
         assert all(event in everything[name] or event[2] == {"id": 1, "v": 1} for event in logged), name
