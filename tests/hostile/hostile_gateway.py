@@ -38,7 +38,7 @@ NOTHING: dict[str, Any] = {"checkpoint": None, "history": [], "schemas": [], "be
 
 @dataclass
 class Lies:
-    """What the gateway answers about one source. `signals` are sent one batch per question.
+    """The false answers of the gateway about one source. `signals` are sent one batch per question.
 
     `heard` are the messages that its sessions have sent, `frames` their records, decompressed. `commits` and `last` are
     their commits.

@@ -1,4 +1,4 @@
-"""Attacks on a listening port, and one honest exchange with each server to run meanwhile."""
+"""Attacks on a listening port, and one honest exchange with each server during an attack."""
 
 from __future__ import annotations
 

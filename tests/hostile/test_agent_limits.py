@@ -172,7 +172,7 @@ def test_a_table_in_another_case_is_the_same_table(name: str) -> None:
 
 
 def test_an_allowance_refills() -> None:
-    """As many uses at once as per minute; then they come back evenly."""
+    """An allowance permits as many uses at once as per minute; then they come back evenly."""
     allowance = Allowance(60)
     assert sum(allowance.take(1000.0) for _ in range(100)) == 60
     assert sum(allowance.take(1010.0) for _ in range(100)) == 10

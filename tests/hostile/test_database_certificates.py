@@ -36,7 +36,7 @@ CASES: list[tuple[str, Mapping[str, str], bool]] = [
 
 @dataclass(frozen=True)
 class Files:
-    """Certificates: of the server, of nobody, and of a client that the server knows."""
+    """Certificates: of the server, of an unknown party, and of a client that the server knows."""
 
     folder: Path
 

@@ -153,8 +153,8 @@ def test_statements_do_not_leave_the_host(server: Server) -> None:
         "ALTER TABLE customers DROP sum, DROP note",
     )
     capture.sql(
-        "RENAME TABLE customers TO away, stranger2 TO customers",
-        "RENAME TABLE customers TO stranger2, away TO customers",
+        "RENAME TABLE customers TO swapped, stranger2 TO customers",
+        "RENAME TABLE customers TO stranger2, swapped TO customers",
     )
     insert(capture, 1)
     capture.wait(lambda: names(capture) == ["n0", "n1"], "the row is missing")

@@ -310,7 +310,7 @@ def test_a_refused_barrier_stops_the_process(
 def test_a_timestamp_from_the_future_fences_nothing(
     indexer: Processor, solr: FakeSolr, dead_letters: FakeDeadLetters, timestamp: int
 ) -> None:
-    """Whoever forges one would otherwise hide every later update of the row. Others of the batch are indexed."""
+    """A forged one would otherwise hide every later update of the row. The other rows of the batch are indexed."""
     forged = [*row(1, "Eve", timestamp), Cell(barrier_key(0), b"d", b"_barrier", timestamp, PUT, b"")]
     edits = [edit(*forged), edit(*row(1)), edit(*row(2, timestamp=99 + 3_600_000)), edit(barrier())]
     tally = indexer.process(Edits.of(edits), give_up=NEVER)

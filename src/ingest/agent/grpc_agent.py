@@ -175,8 +175,8 @@ class FleetAgent:
         self._map_due = self._map_whole = 0.0
         self._lock = threading.Lock()
         self._assignments = Allowance(policy.limits.assignments_per_minute)
-        # Nobody else has it, not even the gateway, which knows an agent's token: so a hash tells nothing of the policy,
-        # and only shows whether two configurations of this process are equal.
+        # No other process has this key, not even the gateway, which knows an agent's token. So a hash reveals nothing
+        # of the policy, and only shows whether two configurations of this process are equal.
         self._key = secrets.token_bytes(32)
 
     def attend(self, streams: Streams, stopped: threading.Event) -> None:

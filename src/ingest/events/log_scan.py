@@ -64,7 +64,9 @@ class _Statement:
 
 
 class LogScan:
-    """What the log after a position says about the columns of captured tables. Pass every raw event to `see`."""
+    """Collects what the log after a position says about the columns of captured tables.
+
+    Pass every raw event to `see`."""
 
     def __init__(self, stream: EventStream, tables: Tables, dialect: Dialect) -> None:
         self._stream, self._tables, self._dialect = stream, tables, dialect

@@ -25,7 +25,7 @@ _FLAGS = ("AUTO_INCREMENT", "INVISIBLE", ROW_START, ROW_END)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """What a policy lets leave of a source's table definitions: those of tables with a rule.
+    """The part of a source's table definitions that a policy allows to leave the host: tables with a rule.
 
     `rule` returns the rule of a table; None if nothing of it may leave. `databases` are those of the source. Names are
     as the server stores them.

@@ -13,7 +13,7 @@ _LABEL, _DATABASE, _VERSION = 256, 64, 64  # characters
 
 
 def foreign_reason(request: StreamRequest, agent: FleetIdentity) -> str:
-    """Return why a message may not come from the agent of its stream; empty if its header names nobody else."""
+    """Return why a message may not come from the agent of its stream; empty if its header names no other agent."""
     tenant, name = request.header.tenant, request.header.agent
     if tenant in ("", agent.tenant) and name in ("", agent.name):
         return ""
