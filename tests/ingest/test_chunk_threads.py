@@ -76,6 +76,17 @@ def test_an_alter_that_the_log_does_not_contain_ends_the_session(monkeypatch: py
         first(chunks)
 
 
+def test_a_condition_that_the_server_refuses_ends_only_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be wrong for good, and a new session would send it again: the session continues, without the request."""
+    monkeypatch.setattr(proc_chunks, "_PAUSE", 0.01)
+    monkeypatch.setattr(proc_chunks, "TIMEOUT", 0.1)
+    chunks = threads(AlteredTable())
+    chunks.request(replace(REQUEST, where="nothing = 1"))
+    (chunk,) = first(chunks)
+    assert chunk.failed is not None
+    assert "Unknown column" in chunk.failed.message
+
+
 def test_a_value_of_another_type_is_an_altered_table() -> None:
     """A column was altered after its schema was read: the log reader reaches the change; no value is exposed."""
     with pytest.raises(TableChanged, match="column v") as error:

@@ -36,6 +36,22 @@ def test_a_snapshot_is_begun_filtered_and_stopped() -> None:
     assert snapshots.state == {}
 
 
+def test_only_a_snapshot_that_a_signal_limits_is_given_up() -> None:
+    """Its condition may be one that the server refuses. The table keeps all rows that it had; other snapshots are
+    necessary, so capture tries them again."""
+    tables, snapshots = known()
+    table = tables.named("d.t")
+    Signal(type="execute-snapshot", tables=("d.t",)).execute(snapshots, tables, number)
+    assert not snapshots.give_up(table)
+    assert snapshots.state
+    snapshots.stop(table)
+    snapshots.partial.clear()
+    signal_of(signal_value("execute-snapshot", ("d.t",), "nothing = 5")).execute(snapshots, tables, number)
+    assert snapshots.give_up(table)
+    assert (snapshots.state, snapshots.partial) == ({}, set())
+    assert snapshots.take_moved()
+
+
 def test_a_snapshot_of_all_rows_ends_with_a_marker_of_its_start() -> None:
     """Rows that it does not see are deleted at its end; a condition that arrives while it runs does not limit it."""
     tables, snapshots = known()

@@ -47,5 +47,12 @@ def test_a_table_is_read_again_while_its_progress_is_shown(capture: Callable[...
     # on a slow machine the capture may start only after --follow has stopped waiting for it
     captured.wait_for(lambda: len(read()) == 70_000, "the rows are not read again")
     assert read() == sorted([*range(40_000), *range(30_000)])
+    command(captured, f"shop.{captured.name}.t", "--where", "nothing = 1")
+    captured.wait_for(lambda: "nothing" in str(captured.position()), "the signal does not arrive")
+    captured.wait_for(lambda: "nothing" not in str(captured.position()), "the snapshot is not given up")
+    captured.sql("INSERT INTO t VALUES (-1, 1)")
+    captured.wait_for(lambda: any((e["after"] or {}).get("id") == -1 for e in captured.events("t")), "it ended")
     process.terminate()
-    assert captured.end_of(process)[0] == 0
+    _, output = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Unknown column 'nothing'" in output

@@ -144,8 +144,7 @@ class Follower:
         records = self._repairs.turn(chunks, session.log, lambda: place(stream), stream.reached, int(now * 1000))
         records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
         self._repairs.marked(going - set(snapshots.state))
-        if failed := chunks.failed():
-            self._transactions.tables.cannot_read(failed, now, session.limits.ask)
+        self._leave_unread(chunks.failed(), now)
         if records:
             self._publish(records, now)
         if snapshots.take_moved():
@@ -153,6 +152,18 @@ class Follower:
             session.observer.snapshot(snapshots.progress())
         if self._repairs.take_moved():
             self._pace.progressed()
+
+    def _leave_unread(self, failed: Mapping[TableId, Skippable], now: float) -> None:
+        """Leave out tables that could not be read, until they are tried again. But if only the condition of a signal
+        asked for the rows, the signal is refused: it must not stop the capture of its table."""
+        session, rest = self._session, dict[TableId, Skippable]()
+        for table, error in failed.items():
+            if self._snapshots.give_up(table):
+                session.observer.phase("signal", type="execute-snapshot", tables=[table.name], refused=str(error))
+            else:
+                rest[table] = error
+        if rest:
+            self._transactions.tables.cannot_read(rest, now, session.limits.ask)
 
     def _settle(self, now: float) -> None:
         """Update which tables are left out. Try tables that could not be read again, at growing intervals."""

@@ -89,11 +89,13 @@ class _Worker:
                             if self.ended:
                                 return
                             request = self.asked.get()
-                except TableChanged:
+                except TableChanged as error:
                     # The log contains the change of the table. When the session reads it, it requests the chunk again
-                    # or cancels t. If the session ended here, the next one would request the same chunk before it
+                    # or cancels it. If the session ended here, the next one would request the same chunk before it
                     # reaches the change.
                     deadline = deadline or time.monotonic() + TIMEOUT
+                    if request is not None and request.where and time.monotonic() > deadline:
+                        raise Skippable(error.message, "correct the condition") from error
                     if request is None or request.after == PASS or time.monotonic() > deadline:
                         raise
                     with suppress(queue.Empty):

@@ -30,7 +30,8 @@ _SESSION = (
 )  # fmt: skip
 # SQLSTATEs, or classes of them, of a refused login or a missing privilege.
 _DENIED = ("28", "42501")
-_CHANGED = ("42P01", "42703")  # SQLSTATEs of a table or column that no longer exists
+# SQLSTATEs: a statement that is not valid for the present tables, such as an unknown column; a value not of its type
+_CHANGED = ("42", "22")
 _OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
@@ -180,7 +181,7 @@ def _translate(error: PgError, source: Source, doing: str) -> TailorbirdError:
     message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error.message}"
     if error.state.startswith(_DENIED):
         return UsageError(message, "check username, password, dbname and pg_hba.conf; " + "; ".join(grants(source)))
-    if error.state in _CHANGED:
+    if error.state.startswith(_CHANGED):
         return TableChanged(message)
     # The server is unavailable or busy, a table was altered since its columns were read, or a slot lost its log, which
     # the next session's check reports. Or there is a fault that only the server's administrator can repair. No error of

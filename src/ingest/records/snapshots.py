@@ -160,6 +160,20 @@ class Snapshots:
         self.void(table)
         self._state.pop(table.name, None)
 
+    def give_up(self, table: TableId) -> bool:
+        """Stop a table's snapshot if a signal began it with a condition, because such a snapshot cannot be read.
+
+        Returns False, and changes nothing, for every other snapshot: it is necessary, and will be tried again.
+        """
+        entry = self._state.get(table.name, {})
+        if entry.get("initial") or entry.get("where", "") in ("", self._tables.where(table)):
+            return False
+        self.stop(table)
+        if entry.get("whole"):
+            self.partial.discard(table)
+        self.moved = True
+        return True
+
     def gone(self, table: TableId) -> None:
         """Forget a dropped table: a new table of the same name begins empty."""
         self.stop(table)
