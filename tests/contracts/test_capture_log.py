@@ -385,22 +385,28 @@ def test_the_newest_schema_of_each_table_is_found_again(place: Place) -> None:
     assert place.open().recover().schemas == {table: replace(schema, version=2)}
 
 
+def _state(number: int) -> dict[str, Any]:
+    """Return a value of the history: the state of a table without known columns."""
+    named = {"format": 1, "source": "s", "database": "d", "table": "t", "sequence": number}
+    return named | {"schema": None, "version": number, "unknown": "dropped", "detail": None}
+
+
 def test_only_the_restated_history_is_read(place: Place) -> None:
     """Start-up reads the newest restatement and what follows it, however long the history is; only after it is
     committed."""
     recorder, log = Recorder(place.topology), place.open()
     log.recover()
-    old = [(f'["change", "s", "d", "t", {n}]', {"n": n}) for n in range(50)]
+    old = [(f'["change", "s", "d", "t", {n}]', _state(n)) for n in range(50)]
     log.extend(recorder.history(old))
     log.commit(FIRST)
-    again = [('["state", "s", "d", "t"]', {"n": 49}), *((key, None) for key, _ in old)]
+    again = [('["state", "s", "d", "t"]', _state(49)), *((key, None) for key, _ in old)]
     log.restate(recorder.history(again))
     log.abort()
     log = place.open()
     assert log.recover().history == tuple(old)
     log.restate(recorder.history(again[:1]))
     log.commit(FIRST)
-    following = ('["change", "s", "d", "t", 60]', {"n": 60})
+    following = ('["change", "s", "d", "t", 60]', _state(60))
     log.extend(recorder.history([following]))
     log.commit(SECOND)
     assert log.history() == (again[0], following)
