@@ -332,7 +332,7 @@ def test_a_broken_decimal_from_before_mysql_five_is_refused(text: bytes) -> None
     """Bytes that are no such number raise an error with their position and are not guessed."""
     schema = Schema(("price", "decimal(10,2)", None), ("name", "varchar(20)", "latin1"))
     reader = BinlogReader(Packets(*fde_55(old_decimal(b"\0" + text + b"\x01x"))), options=StreamOptions(schema=schema))
-    with pytest.raises(CorruptBinlog, match=r"made:\d+: .*before MySQL 5.0"):
+    with pytest.raises(CorruptBinlog, match=r"made:\d+: a rows event of d\.t cannot be decoded"):
         list(reader.changes())
 
 
