@@ -73,7 +73,8 @@ def agent_of(source: str) -> str:
 
 
 def policy_of(source: Source) -> dict[str, Any]:
-    """Return a policy that allows what the topology captures: all tables of the source's databases, with snapshots."""
+    """Return a policy that allows what the topology captures: all tables of the source's databases, with snapshots,
+    and its replication id."""
     if source.type == "sql" or source.poll is not None:
         raise UsageError(f"source {source.name} is polled", "agents capture MySQL and MariaDB sources by their logs")
     connection = {
@@ -82,7 +83,10 @@ def policy_of(source: Source) -> dict[str, Any]:
         "databases": dict.fromkeys(sorted(source.databases), "all"),
     }  # fmt: skip
     locks = source.snapshot_locking_mode != "none"
-    return {"dumps": True, "locks": locks, "connections": {source.name.replace("_", "-"): connection}}
+    limits = {"server_ids": f"{source.server_id}-{source.server_id}"}
+    return {
+        "dumps": True, "locks": locks, "limits": limits, "connections": {source.name.replace("_", "-"): connection},
+    }  # fmt: skip
 
 
 def declared_sources(topology: Topology) -> dict[str, dict[str, Any]]:
