@@ -16,7 +16,6 @@ from ingest.binlog.format.canonical import logged_json
 from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.compressed import MAX_INFLATED
 from ingest.binlog.format.errors import UndecodableValue
-from ingest.binlog.format.temporal import timestamp_text
 from ingest.binlog.json.jsonb import JSON_NULL
 
 
@@ -35,11 +34,6 @@ def require_digits(column: LoggedColumn) -> None:
             f"column {column.name} is a {column.type.name} in MariaDB's old format: its fraction is not stated",
             "give a schema, or rebuild the table with ALTER TABLE … FORCE under mysql56_temporal_format=ON",
         )
-
-
-def timestamp(packed: bytes) -> str:
-    """Decode a TIMESTAMP without fraction: four bytes, big-endian."""
-    return timestamp_text(int.from_bytes(packed, "big"))
 
 
 def base64_text(raw: bytes) -> str:

@@ -81,11 +81,12 @@ def timestamp2(code: RowCode, column: LoggedColumn, name: str) -> str:
     code.later("m=x//60")
     fraction = _fraction(code, column.digits, "u") + zone
     text = f"{{{days}[m//1440]}}{{{minutes}[m%1440]}}{{{seconds}[x%60]}}{fraction}"
+    moment = "x or u" if bits else "x"  # MariaDB also stores fractions of the first second of 1970
     if code.flavour.temporal == "canonical":
         refuse = code.bind("moment", canonical.moment)
-        code.later(f"{name}={_canonical(text, column.digits)} if x else {refuse}('{temporal.ZERO_DATETIME}')")
+        code.later(f"{name}={_canonical(text, column.digits)} if {moment} else {refuse}('{temporal.ZERO_DATETIME}')")
     else:
-        code.later(f"{name}=f'{text}' if x else f'{zero}{fraction}'")
+        code.later(f"{name}=f'{text}' if {moment} else f'{zero}{fraction}'")
     return name
 
 
@@ -95,10 +96,9 @@ def timestamp_old(code: RowCode, column: LoggedColumn, name: str) -> str:
         size = temporal.MARIA_FRACTION_BYTES[column.digits]
         code.fixed("4s", f"{name}h")
         code.fixed(f"{size}s", f"{name}f")
-        value = f"{code.bind('timestamp', convert.timestamp)}({name}h)"
-        scale = 10 ** (6 - column.digits)
-        text = code.bind("fraction_text", temporal.fraction_text)
-        return _iso(code, f"{value}+{text}(I({name}f,'big')*{scale},{column.digits})", "Z")
+        text = code.bind("timestamp_text", temporal.timestamp_text)
+        micros = f"I({name}f,'big')*{10 ** (6 - column.digits)}"
+        return _iso(code, f"{text}(I({name}h,'big'),{micros},{column.digits})", "Z")
     code.fixed("I", name)
     return _iso(code, f"{code.bind('timestamp_text', temporal.timestamp_text)}({name})", "Z")
 
