@@ -209,7 +209,7 @@ def must_be_proved(far: FarEnds, seconds: float = 600) -> None:
     while True:
         found = far.verified()
         assert {place: one for place, one in found.items() if one["outcome"] == "different"} == {}
-        unknown = {place: one["untold"] for place, one in found.items() if not one["outcome"].startswith("equal")}
+        unknown = {place: one["unknown"] for place, one in found.items() if not one["outcome"].startswith("equal")}
         if not unknown:
             break
         assert time.monotonic() < deadline, unknown

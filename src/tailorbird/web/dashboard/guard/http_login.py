@@ -55,7 +55,7 @@ class LoginWall:
     def __init__(self, app: ASGIApp, users: Mapping[str, str], *, secure: bool) -> None:
         self._app, self._users, self._secure = app, users, secure
         self._sessions: OrderedDict[str, float] = OrderedDict()
-        # of one address for one name, and for all names: whoever has another address cannot lock a user out
+        # of one address for one name, and for all names: a client at another address cannot lock a user out
         self._attempts, self._sprayed = Attempts(each=10), Attempts(each=100)
         self._hashing = asyncio.Semaphore(2)  # each needs 19 MiB and a processor
         self._session = "__Host-tailorbird" if secure else "tailorbird"
