@@ -20,9 +20,8 @@ from ingest.agent.policy import Policy
 from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import captured
 from ingest.fleet.frames import FrameReader
-from ingest.gateway_client.grpc_stream import Credentials, Gateways
 from ingest.records.conditions import condition
-from tests.hostile.hostile_gateway import HostileGateway, wait_until
+from tests.hostile.hostile_gateway import HostileGateway, attending, wait_until
 from tests.hostile.policed import forms
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.gateways import certificates
@@ -211,22 +210,17 @@ def guarded(server: Server, folder: Path) -> Iterator[GuardedDatabase]:
     policy = read_policy(POLICY.format(type=kind, port=server.port), file="policy.yml", environ={}, content=str)
     database = GuardedDatabase(server, gateway, policy)
     database.fill()
-    agent, stopped = FleetAgent("a1", policy, captured, seen), threading.Event()
-    streams = Gateways(
-        [gateway.address], Credentials.of(folder / "agent"), opened=agent.opened, commanded=agent.commanded
-    )
-    threads = [threading.Thread(target=agent.attend, args=(streams, stopped))]
-    threads += [threading.Thread(target=_traffic, args=(database, stopped))]
-    for thread in threads:
-        thread.start()
+    stopped = threading.Event()
+    traffic = threading.Thread(target=_traffic, args=(database, stopped))
     try:
-        assert gateway.ready.wait(30)
-        yield database
+        with attending(FleetAgent("a1", policy, captured, seen), gateway, folder):
+            traffic.start()
+            try:
+                yield database
+            finally:
+                stopped.set()
+                traffic.join(60)
     finally:
-        stopped.set()
-        streams.close()
-        for thread in threads:
-            thread.join(60)
         gateway.close()
 
 

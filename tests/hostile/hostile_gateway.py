@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import grpc
 import orjson
 
+from ingest.agent.grpc_agent import FleetAgent
 from ingest.fleet.answers import parts_of
 from ingest.fleet.catalog import unpacked
 from ingest.fleet.fleet_pb2 import (
@@ -30,6 +32,7 @@ from ingest.fleet.fleet_pb2 import (
 )
 from ingest.fleet.frames import LONGEST, unzipped
 from ingest.fleet.wire import GATEWAY_OPTIONS, RPC, SERVICE, hello
+from ingest.gateway_client.grpc_stream import Credentials, Gateways
 from tests.support.ports import free_port
 
 CREDIT = 1 << 20
@@ -182,3 +185,21 @@ def wait_until(holds: Callable[[], bool], seconds: float, pause: float = 0.05) -
     """Wait until a condition holds, at most some seconds. Returns whether it holds."""
     event, turns = threading.Event(), int(seconds / pause)
     return any(holds() or event.wait(pause) for _ in range(turns)) or holds()
+
+
+@contextmanager
+def attending(agent: FleetAgent, gateway: HostileGateway, folder: Path) -> Iterator[FleetAgent]:
+    """Let an agent follow the gateway until the block ends. `folder` contains its certificates."""
+    stopped = threading.Event()
+    streams = Gateways(
+        [gateway.address], Credentials.of(folder / "agent"), opened=agent.opened, commanded=agent.commanded
+    )
+    thread = threading.Thread(target=agent.attend, args=(streams, stopped))
+    thread.start()
+    try:
+        assert gateway.ready.wait(30)
+        yield agent
+    finally:
+        stopped.set()
+        streams.close()
+        thread.join(60)

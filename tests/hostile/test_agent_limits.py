@@ -23,8 +23,8 @@ from ingest.capture.signals import Signal
 from ingest.fleet.fleet_pb2 import APPLIED, LogReply, Part, StreamRequest
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_channel import SessionChannel
-from ingest.gateway_client.grpc_stream import Credentials, Gateways, GrpcStream, ReceiveLimits
-from tests.hostile.hostile_gateway import HostileGateway, Lies, wait_until
+from ingest.gateway_client.grpc_stream import Credentials, GrpcStream, ReceiveLimits
+from tests.hostile.hostile_gateway import HostileGateway, Lies, attending, wait_until
 from tests.ingest.agent.test_policy import POLICY, content, run
 from tests.support.gateways import certificates
 
@@ -53,19 +53,8 @@ def waits(task: Task) -> None:
 def agent_of(gateway: HostileGateway, folder: Path, limits: str) -> Iterator[FleetAgent]:
     """Run an agent whose captures only wait."""
     policy = read_policy(f"limits: {limits}\n{POLICY}", file="policy.yml", environ={}, content=content)
-    agent, stopped = FleetAgent("a1", policy, waits, lambda *_: iter(())), threading.Event()
-    streams = Gateways(
-        [gateway.address], Credentials.of(folder / "agent"), opened=agent.opened, commanded=agent.commanded
-    )
-    thread = threading.Thread(target=agent.attend, args=(streams, stopped))
-    thread.start()
-    try:
-        assert gateway.ready.wait(30)
+    with attending(FleetAgent("a1", policy, waits, lambda *_: iter(())), gateway, folder) as agent:
         yield agent
-    finally:
-        stopped.set()
-        streams.close()
-        thread.join(30)
 
 
 def reason(lies: Lies) -> str:
