@@ -493,18 +493,28 @@ def test_a_recreated_table_is_read_again(capture: Capture) -> None:
     assert in_log(captured) == {2: 20, 3: 30}
 
 
-def test_an_added_table_waits_for_open_transactions(capture: Capture) -> None:
-    """A transaction that wrote to it before it was published is in no stream: the first chunk waits for its end."""
+def capturing_one_of_two(capture: Capture) -> PgCaptured:
+    """Return a stopped capture of table t, in a database that also has table u."""
     captured = capture()
     captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)")
     captured.start()
     captured.caught_up()
     captured.stop()
+    return captured
+
+
+def start_with_both(captured: PgCaptured) -> None:
+    text = topology_text(captured.server, captured.name, "[t, u]")
+    captured.topology = read_topology(text, file="both.yml", environ={})
+    captured.start()
+
+
+def test_an_added_table_waits_for_open_transactions(capture: Capture) -> None:
+    """A transaction that wrote to it before it was published is in no stream: the first chunk waits for its end."""
+    captured = capturing_one_of_two(capture)
     with captured.connect(autocommit=False) as connection:
         connection.execute("INSERT INTO u VALUES (1, 1)")
-        text = topology_text(captured.server, captured.name, "[t, u]")
-        captured.topology = read_topology(text, file="both.yml", environ={})
-        captured.start()
+        start_with_both(captured)
         time.sleep(1.0)
         assert captured.state("u") == {}
         connection.commit()
@@ -516,17 +526,11 @@ def test_an_added_table_waits_for_open_transactions(capture: Capture) -> None:
 def test_a_prepared_transaction_that_delays_a_table_is_named(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no session that could be found; the rows of other tables flow meanwhile."""
     monkeypatch.setattr(pg_snapshot, "TIMEOUT", 0.5)
-    captured = capture()
-    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)")
-    captured.start()
-    captured.caught_up()
-    captured.stop()
+    captured = capturing_one_of_two(capture)
     with captured.connect(autocommit=False) as connection:
         connection.execute("INSERT INTO u VALUES (1, 1)")
         connection.execute("PREPARE TRANSACTION 'it''s held'")
-    text = topology_text(captured.server, captured.name, "[t, u]")
-    captured.topology = read_topology(text, file="both.yml", environ={})
-    captured.start()
+    start_with_both(captured)
     named = "prepared transaction 'it''s held' of "
     wait_for(lambda: any(named in one for one in captured.retried), f"{captured.retried}", seconds=30)
     captured.sql("INSERT INTO t VALUES (1, 1)")
