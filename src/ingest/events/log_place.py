@@ -31,14 +31,17 @@ def parse_place(text: str, *, maria: bool | None = None) -> LogPlace:
 
     Raises UsageError, also for a GTID set of another kind of server.
     """
-    try:
-        if _TIME.fullmatch(text):
+    if _TIME.fullmatch(text):
+        try:
             time = datetime.fromisoformat(text)
-            time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-            return LogPlace(micros=round(time.timestamp() * 1_000_000))
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not a position in a binary log: {error}", _FORMS) from error
+        time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return LogPlace(micros=round(time.timestamp() * 1_000_000))
+    try:
         found = parse_position(text)
     except (ValueError, BinlogError) as error:
-        raise UsageError(f"{text!r} is not a position in a binary log: {error}", _FORMS) from error
+        raise UsageError(f"{text!r} is not a position in a binary log", _FORMS) from error
     if found.gtids and maria is not None and isinstance(found.gtids, MariaGtidSet) != maria:
         raise UsageError(f"{text!r} is a GTID set of another kind of server", "take it from the source's own server")
     if found.gtids:

@@ -34,7 +34,8 @@ def capture(
 
     With --gateway, this host needs no access to Kafka and accepts no connections: it dials out over mTLS.
 
-    With --from, the first start reads the log from before it, and then the tables. Later starts resume as usual.
+    With --from, the first start begins at an older place of the log, and reads the tables after it. Later starts resume
+    as usual.
 
     Runs until SIGTERM or Ctrl-C. After any end, the next start resumes where the log ends. Run one process per source.
 

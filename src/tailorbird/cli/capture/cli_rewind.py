@@ -48,6 +48,11 @@ def rewind(
     chosen = choose(topology, source)
     if chosen.poll is not None:
         raise UsageError(f"source {chosen.name} is polled", "choose a source that is captured from its log")
+    if chosen.type in ("kafka", "syslog", "maxscale"):
+        what = f"source {chosen.name} is of type {chosen.type}, and its older positions are not stored"
+        raise UsageError(what, "choose a source that is captured from its log")
+    if [to_sequence is not None, bool(before), bool(to)].count(True) > 1:
+        raise UsageError("several positions are given", "give one of --to-sequence, --before and --to")
     if to_sequence is None and not before and not to:
         for mark in kept_positions(topology, chosen):
             typer.echo(json.dumps(_shown(mark)) if as_json else _line(mark))
