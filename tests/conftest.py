@@ -28,7 +28,7 @@ from tests.support.pg_servers import PgServer
 from tests.support.servers import Claim, Servers, named
 
 # The machine may be busy: no test fails because one of its examples took long. Each run has other examples.
-settings.register_profile("busy", deadline=None, max_examples=50)
+settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")
 
 ROOT = Path(__file__).parent.parent

@@ -16,7 +16,7 @@ def test_every_point_names_a_test_a_command_or_that_it_is_missing() -> None:
     assert len(points) > 70
     for point, where in points[5:]:  # after the documents themselves
         found = TEST.findall(where)
-        assert found or "**missing**" in where or "`" in where or "](" in where, point
+        assert found or "**missing**" in where or re.search(r"`(make|tailorbird) ", where) or "](" in where, point
         for file, name in found:
             assert (ROOT / file).is_file(), (point, file)
             assert not name or f"def {name}(" in (ROOT / file).read_text(), (point, name)

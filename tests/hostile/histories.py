@@ -18,7 +18,9 @@ def doctored(random: Random, honest: dict[str, Any]) -> dict[str, Any]:
     found = copy.deepcopy(honest)
     for _ in range(random.randrange(1, 5)):
         change = random.choice(CHANGES)
-        with suppress(KeyError, IndexError, TypeError, ValueError, AttributeError):  # nonsense is in its place
+        with suppress(
+            KeyError, IndexError, TypeError, ValueError, AttributeError
+        ):  # an earlier change has replaced this part
             change(random, found)
     return found
 

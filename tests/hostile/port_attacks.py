@@ -24,7 +24,7 @@ from ingest.gateway_client.grpc_stream import Credentials
 
 MB = 1 << 20
 SOCKETS = 1000
-TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the begin of a ClientHello of 512 bytes
+TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the beginning of a ClientHello of 512 bytes
 CONNECTION = pb.ConnectionHeader(service_name="AdminService").SerializeToString()
 BATCH = pb.RequestHeader(call_id=1, method_name="ReplicateWALEntry", request_param=True)
 # the first bytes of a valid request; the client never sends the rest
@@ -79,7 +79,7 @@ def half(target: Target) -> None:
 
 
 def endless(target: Target) -> None:
-    """Send up to 60 MB without an end on eight connections, until the server stops to read."""
+    """Send up to 60 MB without an end on eight connections, until the server stops reading."""
     part = b"a" * MB
     for _ in range(8):
         with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def _compressed_websocket(target: Target) -> None:
 
 
 def noise(target: Target, chance: random.Random, count: int) -> None:
-    """Send random bytes after random parts of a valid begin, on some connections, and close them at random."""
+    """Send random bytes after random parts of a valid beginning, on some connections, and close them at random."""
     for _ in range(count):
         begun = OPENING.get(target.name, b"") + BEGUN[target.name]
         said = bytearray(begun[: chance.randint(0, len(begun))] + chance.randbytes(chance.randint(0, 3000)))

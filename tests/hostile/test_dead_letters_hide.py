@@ -18,7 +18,7 @@ from tests.support.pg_captured import captured
 from tests.support.pg_servers import PgServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-# days that are no days for capture, as the servers print them
+# dates that capture cannot represent, as the servers print them
 MYSQL_DAYS, PG_DAYS = ("1987-00-00", "1944-00-17", "2003-02-00"), ("31987-01-02", "41944-03-04", "52003-05-06")
 SECRETS = ["maskedSECRET", "ignoredSECRET"]
 

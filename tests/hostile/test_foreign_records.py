@@ -14,13 +14,13 @@ from confluent_kafka import Producer
 
 from cdc.model.naming import control_topics, signals_topic, transactional_id
 from cdc.process.file_topology import load_topology
-from cdc.process.kafka_foreign import FOREIGN
 from cdc.topology.roles import ROLES
 from cdc.topology.topology import Topology
 from ingest.gateway.kafka_audit import KafkaAudit
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
+from tests.support.foreign_records import counted
 from tests.support.kafka_work import WORK
 from tests.support.waiting import wait_for
 
@@ -53,11 +53,6 @@ log: {{bootstrap_servers: "127.0.0.1:{os.environ["TAILORBIRD_PORT_KAFKA"]}"}}
         encoding="utf-8",
     )
     return load_topology(str(file))
-
-
-def counted(topic: str) -> float:
-    found: float = FOREIGN.labels(topic)._value.get()
-    return found
 
 
 def forge(topology: Topology) -> None:

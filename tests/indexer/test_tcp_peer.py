@@ -187,7 +187,7 @@ def test_an_unavailable_list_keeps_the_earlier_one() -> None:
 
 
 def test_half_frames_make_room_for_complete_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that send the begin of large frames and then nothing fill the budget of all connections."""
+    """Clients that send the beginning of large frames and then nothing fill the budget of all connections."""
     monkeypatch.setattr(tcp_peer, "LARGEST_BACKLOG", 1 << 20)
     server = PeerServer(lambda edits: None, lambda error: None)
     try:

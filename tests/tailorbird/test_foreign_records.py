@@ -6,14 +6,10 @@ import pytest
 
 from cdc.model.errors import Fatal
 from cdc.model.schema import schema_from_json
-from cdc.process.kafka_foreign import FOREIGN, own_record, tolerated
+from cdc.process.kafka_foreign import own_record, tolerated
+from tests.support.foreign_records import counted
 
 FORGED = (b"", b"\xff", b"7", b"[]", b"null", b"{}", b'{"format":1}', b'{"format":1,"columns":7}', b"[" * 2000)
-
-
-def counted(topic: str) -> float:
-    found: float = FOREIGN.labels(topic)._value.get()
-    return found
 
 
 def test_a_foreign_record_is_counted_and_ignored() -> None:

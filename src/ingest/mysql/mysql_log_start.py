@@ -1,6 +1,6 @@
 """Find an older position in a server's binary log, and the tables that can be decoded from it on.
 
-The log is read once, from the begin of the file that contains the position to the log's end, without decoding rows.
+The log is read once, from the beginning of the file that contains the position to the log's end, without decoding rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_EVENTS = frozenset({EventType.ROTATE, EventType.FORMAT_DESCRIPTION, Event
 
 
 def log_start(source: Source, text: str, seen: ServerTables, head: Position, tables: Tables) -> LogStart:
-    """Return the begin of a capture at a GTID set, position or time. `seen` are the server's tables at its log's end
+    """Return the start of a capture at a GTID set, position or time. `seen` are the server's tables at its log's end
     `head`.
 
     Raises UsageError if the text is no position, or the log does not contain it.

@@ -242,7 +242,7 @@ def test_locks_must_be_allowed_by_the_policy() -> None:
 def test_the_hash_reports_what_runs() -> None:
     """Equal effective configurations have one hash; a narrower policy has another. Passwords are not part of it.
 
-    Who does not have the key cannot try peppers: another key gives another hash.
+    Without the key, guessed peppers cannot be tested: another key gives another hash.
     """
     one, same = run({"tables": {"users": {}}}), run({"tables": {"users": {"mask": {"mail": "sha256(pepper)"}}}})
     assert effective_hash(one.source, KEY) == effective_hash(same.source, KEY) != effective_hash(one.source, b"guess")

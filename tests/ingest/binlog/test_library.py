@@ -329,7 +329,7 @@ def test_decimals_of_any_width_from_before_mysql_five(declared: str, texts: list
 
 @pytest.mark.parametrize("text", [b"       0.0", b"       . 0", b"  1 2345.67", b"-", b"x", b"0" * 14 + b".00"])
 def test_a_broken_decimal_from_before_mysql_five_is_refused(text: bytes) -> None:
-    """Bytes that are no such number raise an error with their position and are not guessed."""
+    """Invalid bytes raise an error with their position; no value is guessed."""
     schema = Schema(("price", "decimal(10,2)", None), ("name", "varchar(20)", "latin1"))
     reader = BinlogReader(Packets(*fde_55(old_decimal(b"\0" + text + b"\x01x"))), options=StreamOptions(schema=schema))
     with pytest.raises(CorruptBinlog, match=r"made:\d+: a rows event of d\.t cannot be decoded"):

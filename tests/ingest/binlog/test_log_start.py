@@ -77,7 +77,7 @@ class WrittenServer:
         self.parts.append(self.writer.begin(T0, GtidSet()))
 
     def start(self, begin: str, seen: ServerTables, head: Position, tables: Tables) -> LogStart:
-        """Return the begin of a capture, as `mysql_log_start` does."""
+        """Return the start of a capture, as `mysql_log_start` does."""
         reader = self.reader(BinlogPosition(file="f.000001", position=4), tables)
         return start_of(reader, parse_place(begin), "f.000001", seen.dialect, seen.catalog, head, tables)
 
@@ -353,7 +353,7 @@ def test_statements_that_may_change_columns(altered: str, named: bool, decodable
 
 
 def test_a_position_inside_a_transaction_is_refused(server: WrittenServer) -> None:
-    """The remedy is the begin of the next transaction."""
+    """The remedy is the beginning of the next transaction."""
     with pytest.raises(UsageError, match="inside a transaction") as refused:
         Run(server).run(f"f.000001:{server.offsets[3] + 70}")
     assert refused.value.hint == f"choose f.000001:{server.offsets[4]}, where the next transaction begins"

@@ -136,6 +136,8 @@ def test_csv_is_read_back_and_holds_no_formula(values: list[bool | int | str | N
     for cell, value in zip(cells, values, strict=True):
         text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         assert cell.replace("'", "") == text.replace("'", "")
+        rest = iter(cell)
+        assert all(char in rest for char in text), "apostrophes are only added"
         if re.match(r"[\s\0]*[=+\-@＝＠]|[\t\r\n\0]", cell):
             float(cell)
         # a spreadsheet of another language splits cells, also quoted ones
@@ -147,7 +149,7 @@ def test_csv_is_read_back_and_holds_no_formula(values: list[bool | int | str | N
     [
         ("=1+1", "'=1+1"), ("\n=1", "'\n'=1"), ("＝1", "'＝1"), ("a;=1", "a;'=1"), (" =1", "' =1"), ("@a", "'@a"),
         ("\ufeff=1", "'\ufeff=1"), ("-1.5", "-1.5"), ("-a", "'-a"), ("+1", "'+1"), ("a=b", "a=b"), ("a - b", "a - b"),
-        ("a@b.example", "a@b.example"), ("2020-01-01", "2020-01-01"),
+        ("a@b.example", "a@b.example"), ("d'a", "d'a"), ("2020-01-01", "2020-01-01"),
     ],
 )  # fmt: skip
 def test_formulas_are_disarmed_and_other_text_is_unchanged(text: str, cell: str) -> None:
