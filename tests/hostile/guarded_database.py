@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -71,13 +72,13 @@ BASE: dict[str, Any] = {
 
 @dataclass
 class GuardedDatabase:
-    """The database, the gateway, and an agent between them. `cases` counts what the gateway has tried."""
+    """The database, the gateway, and an agent between them."""
 
     server: Server
     gateway: HostileGateway
     policy: Policy
     secrets: list[bytes] = field(default_factory=list)
-    cases: int = 0
+    answered: Counter[str] = field(default_factory=Counter)  # attacks that a session answered, by kind
     leaks: list[str] = field(default_factory=list)
     received: int = 0
     public: int = 0

@@ -51,6 +51,7 @@ def try_configuration(database: GuardedDatabase, random: Random) -> int:
     name, spec = database.name(), configuration(random)
     lies = database.gateway.assign(name, spec)
     wait_until(lambda: lies.ended or lies.commits >= 2, LONGEST)
+    database.answered["configurations"] += bool(lies.reports)  # most are refused
     database.end(name, spec)
     return 1
 
@@ -64,6 +65,7 @@ def try_signals(database: GuardedDatabase, random: Random) -> int:
     wait_until(lambda: lies.failed or not lies.signals, 4 * LONGEST)  # after a wrong condition, the next session
     commits = lies.commits
     wait_until(lambda: lies.ended or lies.commits >= commits + 2, LONGEST)  # a snapshot that the last one starts
+    database.answered["signals"] += lies.commits > 0
     database.end(name, signals, no_rows=kind == 0)
     return BATCH - len(lies.signals)
 
@@ -75,12 +77,13 @@ def try_history(database: GuardedDatabase, random: Random) -> int:
     lies = Lies(recovered=found, history=found.get("history") or [], found=[(b'{"id":1}', b'{"after":{"id":1}}')])
     database.gateway.assign(name, BASE, lies)
     wait_until(lambda: lies.ended or lies.commits >= 2, LONGEST)
+    database.answered["histories"] += lies.commits > 0
     database.end(name, found)
     return 1
 
 
 def try_conditions(database: GuardedDatabase, random: Random) -> int:
-    """Ask for rows by hidden columns, in the way of a snapshot, on the server itself."""
+    """Ask for rows by hidden columns, as a snapshot does, on the server itself."""
     for _ in range(BATCH):
         table = random.choice(("customers", "accounts"))
         database.ask(table, comparing_condition(random, table))
@@ -123,10 +126,16 @@ def attack(database: GuardedDatabase, cases: dict[str, int], seed: int, workers:
 
 def checked(database: GuardedDatabase, tried: dict[str, int]) -> None:
     """Fail if anything leaked, or if the attack did not reach the database at all."""
-    print(tried, f"{database.received} bytes received, {database.public} public values, {database.rows} rows by SELECT")
+    print(
+        database.answered,
+        tried,
+        f"{database.received} bytes received, {database.public} public values, {database.rows} rows by SELECT",
+    )
     assert not database.leaks, database.leaks[:3]
     assert database.public > 100, "public values must arrive, or the test proves nothing"
     assert database.rows > 10, "snapshots must run"
+    for kind in ("configurations", "signals", "histories"):
+        assert database.answered[kind] > 0, f"no session answered to {kind}, so they attacked nothing"
 
 
 def test_nothing_outside_the_policy_leaves(database: GuardedDatabase) -> None:
