@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 EPOCH_US = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970: the server counts from there
 _BEGIN, _COMMIT, _RELATION, _COLUMN = Struct(">QqI"), Struct(">BQQq"), Struct(">I"), Struct(">Ii")
-_PAGE, _HEADERS = 8192, (24, 40)
+_PAGE, _HEADER, _LONG_HEADER = 8192, 24, 40  # bytes
 U16, U32, U64 = Struct(">H").unpack_from, Struct(">I").unpack_from, Struct(">Q").unpack_from
 OLD_KEY, OLD_ROW, NEW_ROW = ord("K"), ord("O"), ord("N")
 NULL, UNCHANGED, TEXT = ord("n"), ord("u"), ord("t")
@@ -101,12 +101,14 @@ def lsn_text(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
-def record_end(lsn: int) -> int:
+def record_end(lsn: int, segment: int) -> int:
     """Return the end of the last record, given the position at which the next one begins.
 
-    A page begins with a header. As long as no record follows it, readers only get to the begin of the page.
+    A page begins with a header, which is longer on the first page of a segment (a file of `segment` bytes). As long as
+    no record follows the header, readers only get to the beginning of the page.
     """
-    return lsn - lsn % _PAGE if lsn % _PAGE in _HEADERS else lsn
+    page = lsn - lsn % _PAGE
+    return page if lsn - page == (_LONG_HEADER if page % segment == 0 else _HEADER) else lsn
 
 
 def lsn_of(text: str) -> int:

@@ -86,8 +86,10 @@ def end_of_log(connection: PgConnection, source: Source) -> Position:
     """Return the current end of the log. Commits before it may become visible only a little later."""
     file = log_of(connection, source)
     with translated(source, "read the log's end"):
-        ((lsn,),) = connection.texts("SELECT pg_current_wal_insert_lsn()")
-    return Position(file=file, pos=record_end(lsn_of(lsn)), gtid_set="", sequence=0)
+        ((lsn, segment),) = connection.texts(
+            "SELECT pg_current_wal_insert_lsn(), setting FROM pg_settings WHERE name = 'wal_segment_size'"
+        )
+    return Position(file=file, pos=record_end(lsn_of(lsn), int(segment)), gtid_set="", sequence=0)
 
 
 def end_of(source: Source) -> Position:

@@ -285,8 +285,11 @@ def test_messages_that_change_no_row_are_skipped(message: bytes) -> None:
 def test_log_sequence_numbers() -> None:
     """LSNs as the server writes them; a page's header is never a valid position."""
     assert lsn_text(lsn_of("16/B374D848")) == "16/B374D848"
-    assert record_end(3 * 8192 + 24) == record_end(3 * 8192) == 3 * 8192
-    assert record_end(3 * 8192 + 48) == 3 * 8192 + 48
+    segment, page = 1 << 24, 3 * 8192
+    assert record_end(page + 24, segment) == record_end(page, segment) == page
+    assert record_end(page + 48, segment) == page + 48
+    assert record_end(page + 40, segment) == page + 40, "a record ends 16 bytes after the header"
+    assert record_end(5 * segment + 40, segment) == 5 * segment
 
 
 @pytest.mark.parametrize(
