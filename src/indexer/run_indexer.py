@@ -168,7 +168,8 @@ def _serve(
 
 
 def allowed_hosts(hbase: HBase, client: Client) -> list[str]:
-    """Return the hosts that may send edits: those of the topology, else HBase's servers as ZooKeeper lists them."""
+    """Return the hosts that may send edits: those of the topology. By default, they are HBase's servers as
+    ZooKeeper lists them, and the configured hosts of ZooKeeper and Thrift."""
     if hbase.region_servers:
         return list(hbase.region_servers)
     configured = [address.rpartition(":")[0].strip("[]") for address in (hbase.zookeeper, hbase.thrift)]

@@ -84,3 +84,10 @@ def test_a_stored_position_is_up_to_a_place(text: str, up_to: bool) -> None:
     """A rewind to it publishes everything from the place on again."""
     at = Position(file="b.000002", pos=500, gtid_set=f"{UUID}:1-7", sequence=3)
     assert is_up_to(Checkpoint(position=at, snapshot="done", ts_ms=10_000), parse_place(text)) is up_to
+
+
+def test_a_stored_position_without_gtids_is_not_taken_for_an_early_one() -> None:
+    """A server without GTIDs has none at any position; only the beginning is before every GTID."""
+    for file, up_to in (("b.000002", False), ("", True)):
+        at = Position(file=file, pos=500, gtid_set="", sequence=3)
+        assert is_up_to(Checkpoint(position=at, snapshot="done", ts_ms=1), parse_place(f"{UUID}:1-7")) is up_to

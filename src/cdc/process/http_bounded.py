@@ -36,8 +36,8 @@ def bounded_protocol(listener: BoundedListener) -> type[H11Protocol]:
             super().handle_websocket_upgrade(event)
 
         def on_response_complete(self) -> None:
+            listener.use(self._peer)  # first, because the base class may begin the next request
             super().on_response_complete()
-            listener.use(self._peer)
 
         def _look(self) -> None:
             """Close the connection if nothing has changed since the last call and the client is to blame."""

@@ -41,7 +41,10 @@ def own_record(topic: str, offset: int | None, value: bytes | None, read: Callab
 
 
 def tolerated(topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T]) -> T | None:
-    """Return the same for a topic of which records of newer versions may be ignored."""
+    """Return what `read` makes of a record's JSON value; None for a tombstone and for a record that it cannot read.
+
+    It is for topics of which records of newer versions may be ignored.
+    """
     try:
         return None if value is None else read(orjson.loads(value))
     except MALFORMED as error:

@@ -202,8 +202,9 @@ class HBase:
     """Addresses (`host:port`) of HBase's Thrift server and ZooKeeper.
 
     Indexers listen at the address `bind`. HBase's region servers reach them under the name `advertised_host`.
-    `region_servers` are the hosts and networks that may connect; empty: those that ZooKeeper lists. A row whose
-    timestamp is more than `clock_tolerance` seconds in the future is not indexed.
+    `region_servers` are the hosts and networks that may connect; empty: those that ZooKeeper lists, and the hosts
+    of `thrift` and `zookeeper`. A row whose timestamp is more than `clock_tolerance` seconds in the future is not
+    indexed.
     """
 
     thrift: str

@@ -22,7 +22,7 @@ from cdc.stored.layout import Layout
 from indexer.index.collapse import RowChange, collapse
 from indexer.index.mapping import LATER_FIELDS, Document, Field, Mapper, barrier_document, tombstone
 from indexer.peer.peer import Edits
-from indexer.peer.wire import Write
+from indexer.peer.wire import PUT, Write
 
 CHUNK_DOCUMENTS = 1000
 # Estimated from the cells' bytes: JSON and field names about triple them in memory.
@@ -90,7 +90,10 @@ class _Batch:
 
     def refuse_early(self, write: Write) -> None:
         self.early[write.row, write.timestamp] = DeadLetter(
-            row=write.row, version=0, cells=write.cells, reason=EARLY.format(write.timestamp)
+            row=write.row,
+            version=2 * write.timestamp + (write.type != PUT),  # so that no change before it settles it
+            cells=write.cells,
+            reason=EARLY.format(write.timestamp),
         )
 
     def is_done(self, change: RowChange) -> bool:

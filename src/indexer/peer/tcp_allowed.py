@@ -31,15 +31,15 @@ class AllowedClients:
 
     def allow(self, address: str, *, own: str) -> bool:
         """Return whether a client at an address is allowed. `own` is the address of this machine that it reached."""
+        if self._listed(address, own):
+            return True
         with self._lock:
-            if self._listed(address, own):
-                return True
             now = self._clock()
             if now - self._read_at < _REFRESH:
                 return False
             self._read_at = now
-            self._read()
-            return self._listed(address, own)
+        self._read()  # without the lock, because name servers may be slow
+        return self._listed(address, own)
 
     def _listed(self, address: str, own: str) -> bool:
         client = ipaddress.ip_address(address.partition("%")[0])
@@ -54,8 +54,8 @@ class AllowedClients:
         except Retriable as error:
             log.warning("region_servers_unknown", reason=str(error))
             return
-        self._networks = [network for host in hosts for network in _networks(host)]
-        self._own = any(_is_own(network) for network in self._networks)
+        networks = [network for host in hosts for network in _networks(host)]
+        self._networks, self._own = networks, any(_is_own(network) for network in networks)
 
 
 def _networks(host: str) -> list[Network]:

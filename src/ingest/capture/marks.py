@@ -101,7 +101,8 @@ def is_up_to(mark: Checkpoint, place: LogPlace) -> bool:
     """Return whether everything that the log contains from a place on comes after a mark."""
     at = mark.position
     if place.gtids is not None:
-        return not at.gtid_set or covers(place.gtids, parse_gtid_set(at.gtid_set))
+        # a mark without GTIDs is only known to be before all of them if it is the beginning
+        return covers(place.gtids, parse_gtid_set(at.gtid_set)) if at.gtid_set else not at.file
     if place.micros is not None:
         return mark.ts_ms * 1000 < place.micros
     return (at.file, at.pos) <= (place.file, place.pos)

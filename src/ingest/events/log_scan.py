@@ -17,6 +17,7 @@ from cdc.model.identifiers import fold_identifier
 from ingest.binlog import BinlogReader
 from ingest.binlog.format.codes import EventType
 from ingest.binlog.format.errors import BinlogError
+from ingest.binlog.format.gtid import AnyGtidSet, covers
 from ingest.binlog.reading.effects import effects
 from ingest.binlog.reading.events import Query, RawEvent
 from ingest.binlog.reading.parse import commit_micros, parse_event
@@ -132,17 +133,17 @@ class LogScan:
 def start_of(
     reader: BinlogReader, place: LogPlace, file: str, dialect: Dialect, shown: Catalog, head: Position, tables: Tables
 ) -> LogStart:
-    """Return the begin of a capture at a place, which `file` contains.
+    """Return the start of a capture at a place, which `file` contains.
 
-    `reader` reads the log from the begin of that file. `shown` are the server's tables at the log's end `head`. Raises
-    UsageError for a place inside a transaction.
+    `reader` reads the log from the beginning of that file. `shown` are the server's tables at the log's end `head`.
+    Raises UsageError for a place inside a transaction, or one that the log does not contain.
     """
     scan, progress = LogScan(reader.stream, tables, dialect), reader.stream.progress
     begin: Position | None = None
-    ended = 4  # end of the last transaction
+    ended = 4  # end of the last transaction in the place's file
     for raw in reader.raw_events():
         if begin is None and raw.code in GTID_EVENTS and _reached(place, raw, file):
-            if place.file == raw.file and ended > place.pos:
+            if ended > place.pos > 0:
                 what = f"{place.file}:{place.pos} is inside a transaction of the log"
                 raise UsageError(what, f"choose {raw.file}:{raw.offset}, where the next transaction begins")
             gtids = place.gtids if place.gtids is not None else progress.gtids
@@ -152,10 +153,27 @@ def start_of(
         if begin is not None:
             scan.see(raw)
         if not progress.in_transaction:
-            ended = progress.position
+            if progress.file == place.file:
+                ended = progress.position
             if (progress.file, progress.position) >= (head.file, head.pos):
                 break
+    if begin is None:
+        _check_end(place, ended, head, progress.gtids)
     return scan.start(begin or head, shown)
+
+
+def _check_end(place: LogPlace, ended: int, head: Position, logged: AnyGtidSet | None) -> None:
+    """Return if the log's end `head` is the place, because no transaction follows it. Raises UsageError otherwise.
+
+    `ended` is the end of the last transaction in the place's file, `logged` the GTIDs of the whole log.
+    """
+    if place.gtids is not None and (logged is None or not covers(logged, place.gtids)):
+        raise UsageError(f"the log does not contain all of {place.gtids}", "choose a GTID set that it contains")
+    if place.file and ((place.file, place.pos) > (head.file, head.pos) or ended > place.pos):
+        raise UsageError(
+            f"no transaction of the log begins at {place.file}:{place.pos} or after it",
+            f"choose a position up to {head.file}:{head.pos}",
+        )
 
 
 def _reached(place: LogPlace, raw: RawEvent, file: str) -> bool:

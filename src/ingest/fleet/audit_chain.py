@@ -45,6 +45,9 @@ def faults(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for line in lines:
         if KEY not in line:
             continue
+        if not _is_chain(line[KEY]):
+            yield f"a line has no valid place in a chain, but {str(line[KEY])[:80]!r}"
+            continue
         writer, number, shown = line[KEY]
         before = ends.get(writer)
         if before is not None and number != before.number + 1:
@@ -54,3 +57,7 @@ def faults(lines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             if before.after(content).hash != shown:
                 yield f"writer {writer}: line {number}, or the one before it, was changed"
         ends[writer] = ChainEnd(writer, number, shown)
+
+
+def _is_chain(found: Any) -> bool:
+    return isinstance(found, list) and [type(one) for one in found] == [str, int, str]

@@ -44,6 +44,7 @@ class KafkaAudit:
 
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
+                self._begin_chain()
                 log.warning("cannot write to the audit log", why=error.str(), line=dict(entry))
 
         self._produce(entry, delivered)
@@ -57,6 +58,7 @@ class KafkaAudit:
         while not errors and time.monotonic() < deadline:
             self._producer.poll(0.05)
         if not errors or errors[0] is not None:
+            self._begin_chain()
             why = errors[0].str() if errors else "no answer"
             raise Retriable(f"Kafka at {self._brokers}: cannot write to the audit log: {why}")
 
@@ -98,6 +100,11 @@ class KafkaAudit:
             if message.offset() + 1 >= end:
                 return found
         raise Retriable(f"Kafka at {self._brokers}: the audit log cannot be read")
+
+    def _begin_chain(self) -> None:
+        """Begin a new chain: a line that Kafka did not store must not look like a removed one."""
+        with self._lock:
+            self._end = ChainEnd(secrets.token_hex(8))
 
     def _produce(self, entry: Mapping[str, Any], delivered: Any) -> None:
         line = {"at_ms": int(time.time() * 1000), **entry}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cdc.model.errors import UsageError
+from cdc.process.file_private import create_private
 from cdc.process.file_topology import home
 from ingest.maxscale.users import read_users, written_users
 
@@ -49,7 +50,7 @@ class UsersFile:
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            with create_private(fresh) as file:
                 file.write(written_users(users))
             fresh.replace(self.path)
         except OSError as error:

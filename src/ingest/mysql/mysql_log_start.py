@@ -14,6 +14,7 @@ from cdc.model.event import Position
 from cdc.topology.topology import Source
 from ingest.binlog import BinlogPosition, BinlogReader, StreamOptions
 from ingest.binlog.format.codes import EventType
+from ingest.binlog.format.errors import CorruptBinlog, MissingTableMap, UndecodableValue, UnsupportedEvent
 from ingest.binlog.format.gtid import AnyGtidSet, covers
 from ingest.binlog.format.packed import U32
 from ingest.binlog.transports.mysql_transport import MysqlTransport
@@ -34,7 +35,7 @@ def log_start(source: Source, text: str, seen: ServerTables, head: Position, tab
     """
     place = parse_place(text, maria=seen.dialect.maria)
     file = _file_of(source, place)
-    with _reading(source, file, tables) as reader:
+    with _reading(source, file, tables) as reader, _readable(source):
         return start_of(reader, place, file, seen.dialect, seen.catalog, head, tables)
 
 
@@ -71,8 +72,18 @@ def _begin_of(source: Source, file: str) -> tuple[int, AnyGtidSet | None]:
 
 
 @contextmanager
+def _readable(source: Source) -> Iterator[None]:
+    """Turn errors of a damaged log into UsageError. A normal start repairs such a log, but not a search through it."""
+    try:
+        yield
+    except (CorruptBinlog, UnsupportedEvent, MissingTableMap, UndecodableValue) as damage:
+        what = f"source {source.name}: the log cannot be read to its end: {damage.message}"
+        raise UsageError(what, "choose a later place, or start without --from") from damage
+
+
+@contextmanager
 def _reading(source: Source, file: str, tables: Tables | None) -> Iterator[BinlogReader]:
-    """Read a log file from its begin to the log's end, over a connection of its own."""
+    """Read a log file from its beginning to the log's end, over a connection of its own."""
     # another server id, because a server disconnects the older of two readers with one id
     address = replace(address_of(source), server_id=0, follow=False)
     options = StreamOptions(tables=tables.captured if tables is not None else lambda database, table: False)

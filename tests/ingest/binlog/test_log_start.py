@@ -357,3 +357,18 @@ def test_a_position_inside_a_transaction_is_refused(server: WrittenServer) -> No
     with pytest.raises(UsageError, match="inside a transaction") as refused:
         Run(server).run(f"f.000001:{server.offsets[3] + 70}")
     assert refused.value.hint == f"choose f.000001:{server.offsets[4]}, where the next transaction begins"
+
+
+def test_a_place_after_the_log_is_refused(server: WrittenServer) -> None:
+    """Capture would otherwise begin at the log's end, as if nothing had been asked for."""
+    head = server.head()
+    for place in (f"{UUID}:1-9999", f"{head.file}:{head.pos + 100}"):
+        with pytest.raises(UsageError, match=r"does not contain all of|no transaction of the log begins"):
+            Run(server).run(place)
+    Run(server).run(f"{head.file}:{head.pos}")
+
+
+def test_a_position_inside_the_last_transaction_is_refused(server: WrittenServer) -> None:
+    """No later transaction shows that it is inside one."""
+    with pytest.raises(UsageError, match=r"inside a transaction|no transaction of the log begins"):
+        Run(server).run(f"f.000001:{server.offsets[-1] + 70}")

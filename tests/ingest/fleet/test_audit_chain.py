@@ -41,3 +41,11 @@ def test_a_changed_line_is_noticed() -> None:
     content = {name: value for name, value in changed.items() if name != "chain"}
     forged = chained(content, before.after(content))
     assert list(faults([*lines[:2], forged, *lines[3:]])) == ["writer a: line 4, or the one before it, was changed"]
+
+
+def test_a_line_with_a_forged_chain_is_reported_and_ends_nothing() -> None:
+    """Anyone who may write to the topic can add one."""
+    lines = lines_of("a")
+    for chain in ("x", [], [["a"], 1, "h"], ["a", "1", "h"], ["a", 1, None], ["a", True, "h"], 7):
+        (fault,) = faults([*lines[:2], {"at_ms": 1, "what": "forged", "chain": chain}, *lines[2:]])
+        assert "no valid place in a chain" in fault

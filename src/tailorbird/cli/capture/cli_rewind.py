@@ -51,6 +51,8 @@ def rewind(
     if chosen.type in ("kafka", "syslog", "maxscale"):
         what = f"source {chosen.name} is of type {chosen.type}, and its older positions are not stored"
         raise UsageError(what, "choose a source that is captured from its log")
+    if to and chosen.type not in ("mysql", "mariadb"):
+        raise UsageError(f"source {chosen.name} has no binary log, so no --to", "use --before or --to-sequence")
     if [to_sequence is not None, bool(before), bool(to)].count(True) > 1:
         raise UsageError("several positions are given", "give one of --to-sequence, --before and --to")
     if to_sequence is None and not before and not to:
