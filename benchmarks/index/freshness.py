@@ -26,7 +26,8 @@ HOW: Final = """The command runs the demo: {rows:,} rows, and {rate:.0f} changes
 changes of `orders` per second through all stages (`benchmarks/bench_freshness.py`)."""
 MACHINE: Final = "Date and machine: {date}, {machine}, load average {load:.0f}.{busy}"
 MACHINE_BUSY: Final = " The machine was busy with other work. So the shares are meaningful, not the absolute times."
-TABLE: Final = "{changes} changes, in ms. `share` is the part of the mean; p50, p90 and p99 are percentiles:"
+TABLE: Final = """{changes} changes, in ms. Each stage begins where the stage above it ends. `share` is the part of the
+mean of all stages; p50, p90 and p99 are percentiles:"""
 BATCHES: Final = """The join ran {batches} batches. Spark's phases, mean ms: {means}. CPU steal (CPU time that the
 virtual machine's host took) during the run: {withheld:.1%}."""
 
@@ -70,7 +71,7 @@ def figures(changes: Sequence[Sequence[int]], phases: Phases, withheld: float) -
         for phase, milliseconds in longest
     )
     batches = BATCHES.format(batches=phases.batches, means=means, withheld=withheld)
-    return TABLE.format(changes=len(changes)), table(changes), paragraph(batches)
+    return paragraph(TABLE.format(changes=len(changes))), table(changes), paragraph(batches)
 
 
 def table(changes: Sequence[Sequence[int]]) -> str:

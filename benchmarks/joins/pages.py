@@ -43,8 +43,9 @@ JOINS: Final = Template(
     queries="""queries: `n1` joins facts with one dimension, `star` with three, `snowflake` with a chain of three
     dimensions; in `hot` a tenth of the facts refer to the same dimension row (`benchmarks/joins/workload.py`)""",
     how="""How to read the output: `{first:.2f}× Flink` is the ratio of the two rates that follow, Tailorbird's first.
-    `state` is the size of the checkpoint on disk. `CPU steal` is the share of CPU time that the host of the virtual
-    machine took.""",
+    `state` is the size of the checkpoint on disk: Tailorbird's, the part of it that a restart reads, and Flink's.
+    `second half` compares Tailorbird's rates in the second and the first half of its run. `rows written per change` has
+    one figure for each half. `CPU steal` is the share of CPU time that the host of the virtual machine took.""",
     digits=1,
 )
 AGGREGATES: Final = Template(
@@ -67,9 +68,10 @@ AGGREGATES: Final = Template(
     and in `hot_group` nine tenths of the rows are in one group; `distinct` counts different values; `q4` is NEXMark's
     query 4, a group of groups; `pairs` is a many-to-many join with 20 partners per row""",
     how="""How to read the output: `{first:.2f}× Flink` is the ratio of the two rates that follow, Tailorbird's first.
-    `state` is the size of the checkpoint on disk. `second half` compares Tailorbird's rates in the second and the first
-    half of its run, by two measures ([why](joins.md)); rows are counted after all changes of a batch are combined.
-    `CPU steal` is the share of CPU time that the host of the virtual machine took.""",
+    `state` is the size of the checkpoint on disk: Tailorbird's, the part of it that a restart reads, and Flink's.
+    `second half` compares Tailorbird's rates in the second and the first half of its run, by two measures
+    ([why](joins.md)). `rows written per change` has one figure for each half; rows are counted after all changes of a
+    batch are combined. `CPU steal` is the share of CPU time that the host of the virtual machine took.""",
     digits=2,
 )
 
