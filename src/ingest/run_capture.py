@@ -230,5 +230,5 @@ def _follow_log(
         signals=signals,
         parallel=source.snapshot_max_threads,
         limits=Limits(heartbeat=source.heartbeat_interval_ms / 1000),
-        start=partial(log_start, source, begin) if begin else None,
+        start=partial(log_start, source, begin, stopped) if begin else None,
     ).run()

@@ -9,8 +9,8 @@ from cdc.model.event import Position
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.binlog.format.gtid import parse_gtid_set
-from ingest.capture.marks import is_up_to
-from ingest.events.log_place import LogPlace, parse_place
+from ingest.capture.marks import is_ahead, is_up_to
+from ingest.events.log_place import LogPlace, parse_place, parse_time, time_text
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.run_capture import check_begin
 
@@ -91,3 +91,23 @@ def test_a_stored_position_without_gtids_is_not_taken_for_an_early_one() -> None
     for file, up_to in (("b.000002", False), ("", True)):
         at = Position(file=file, pos=500, gtid_set="", sequence=3)
         assert is_up_to(Checkpoint(position=at, snapshot="done", ts_ms=1), parse_place(f"{UUID}:1-7")) is up_to
+
+
+@pytest.mark.parametrize(
+    ("text", "ahead"),
+    [
+        ("b.000002:500", False), ("b.000002:501", True), ("b.000003:4", True), ("other.000009:4", False),
+        (f"{UUID}:1-7", False), (f"{UUID}:1-8", True), (f"{UUID}:2-3", False),
+        ("1970-01-01T00:00:20", False), ("1970-01-01T00:00:20.001", True),
+    ],
+)  # fmt: skip
+def test_a_place_that_a_capture_has_not_reached(text: str, ahead: bool) -> None:
+    """The newest stored position would be up to it, so a rewind to it would change nothing."""
+    at = Position(file="b.000002", pos=500, gtid_set=f"{UUID}:1-7", sequence=3)
+    assert is_ahead(parse_place(text), Checkpoint(position=at, snapshot="done", ts_ms=10_000), 20_000) is ahead
+
+
+def test_a_time_is_utc_unless_it_has_a_zone() -> None:
+    assert parse_time("1970-01-01T02:00:01") == 7_201_000_000
+    assert parse_time("1970-01-01T02:00:01+02:00") == 1_000_000
+    assert time_text(7_201_000_000) == "1970-01-01T02:00:01Z"

@@ -49,6 +49,9 @@ def test_a_rewound_capture_gives_the_same_numbers_again(capture: Callable[..., A
     assert process.poll() is None  # listing the positions does not disturb the capture
     process.terminate()
     assert captured.end_of(process)[0] == 0
+    for later in (("--before", "2999-01-01T00:00:00"), ("--to", f"{marks[0]['file']}:999999999")):
+        refused = tailorbird("rewind", str(captured.file), *later)
+        assert (refused.returncode, f"has not reached {later[1][:10]}" in refused.stderr) == (2, True), refused.stderr
     (back,) = rewind(captured, "--to-sequence", "0")
     assert back == marks[0]
     process = captured.start()

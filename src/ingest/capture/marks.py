@@ -108,6 +108,18 @@ def is_up_to(mark: Checkpoint, place: LogPlace) -> bool:
     return (at.file, at.pos) <= (place.file, place.pos)
 
 
+def is_ahead(place: LogPlace, newest: Checkpoint, now_ms: float) -> bool:
+    """Return whether a place is after everything that a capture has read, up to its checkpoint `newest`."""
+    at = newest.position
+    if place.gtids is not None:
+        return bool(at.gtid_set) and not covers(parse_gtid_set(at.gtid_set), place.gtids)
+    if place.micros is not None:
+        return place.micros > now_ms * 1000
+    # another server may name its files differently
+    same = place.file.rpartition(".")[0] == at.file.rpartition(".")[0]
+    return same and (place.file, place.pos) > (at.file, at.pos)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenHistory:
     """Records that replace the stored history of a source.

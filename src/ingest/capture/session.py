@@ -48,7 +48,7 @@ class Session(CaptureParts):
     replaced or no table can be read. `parallel`: how many tables are read at the same time. `cascades`: whether to
     repair rows that foreign keys change. `marks` returns the rule for positions noted in the schema history, without
     marks. `start` returns an older position at which the first session begins, given the server's tables and the log's
-    end; None: it begins at the end.
+    end, or None if it was stopped; without `start` it begins at the end.
     """
 
     tables: Callable[[ServerTables], Tables]
@@ -57,7 +57,7 @@ class Session(CaptureParts):
     parallel: int = 2
     cascades: Literal["follow", "ignore"] = "follow"
     marks: Callable[[], Marks] = Marks
-    start: Callable[[ServerTables, Position, Tables], LogStart] | None = None
+    start: Callable[[ServerTables, Position, Tables], LogStart | None] | None = None
 
     def run(self) -> None:
         """Capture until stopped. Raises the errors of source and log; records that are not committed are then
@@ -90,6 +90,8 @@ class Session(CaptureParts):
             repairs.set_foreign_keys(self.source.foreign_keys(), exactly=False)
         if checkpoint is None or not recovered.history:
             checkpoint = self._begin(commits, checkpoint, head, recovered, tables, repairs, seen)
+            if checkpoint is None:
+                return
         else:
             check_replay(checkpoint, self.source.holds)
             tables.restore(recovered.history, checkpoint.position)
@@ -135,11 +137,15 @@ class Session(CaptureParts):
         tables: Tables,
         repairs: RepairRunner,
         seen: ServerTables,
-    ) -> Checkpoint:
-        """Begin the capture: store the server's tables as the schema history, and start the snapshot of every table."""
+    ) -> Checkpoint | None:
+        """Begin the capture: store the server's tables as the schema history, and start the snapshot of every table.
+
+        Returns None if it was stopped before."""
         if checkpoint is None and self.start is not None:
             assert head is not None, "a first start has the end of the log"
             begun = self.start(seen, head, tables)
+            if begun is None:
+                return None
             for name, why in begun.later.items():
                 self.observer.phase("the log of a table is skipped: a snapshot reads it", table=".".join(name), why=why)
             tables.postponed = frozenset(begun.later)

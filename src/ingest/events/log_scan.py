@@ -8,7 +8,7 @@ was altered since then, and nothing states its earlier columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc.model.errors import UsageError
@@ -17,15 +17,15 @@ from cdc.model.identifiers import fold_identifier
 from ingest.binlog import BinlogReader
 from ingest.binlog.format.codes import EventType
 from ingest.binlog.format.errors import BinlogError
-from ingest.binlog.format.gtid import AnyGtidSet, covers
+from ingest.binlog.format.gtid import covers
 from ingest.binlog.reading.effects import effects
 from ingest.binlog.reading.events import Query, RawEvent
 from ingest.binlog.reading.parse import commit_micros, parse_event
-from ingest.binlog.reading.position import GTID_EVENTS, identity_of
+from ingest.binlog.reading.position import GTID_EVENTS, PositionTracker, identity_of
 from ingest.binlog.reading.stream import EventStream
 from ingest.ddl.catalog import Catalog, TableName
 from ingest.ddl.dialect import Dialect
-from ingest.events.log_place import LogPlace
+from ingest.events.log_place import LogPlace, time_text
 from ingest.events.tables import Tables
 
 _QUERIES = frozenset({int(EventType.QUERY), int(EventType.MARIA_QUERY_COMPRESSED)})
@@ -131,17 +131,32 @@ class LogScan:
 
 
 def start_of(
-    reader: BinlogReader, place: LogPlace, file: str, dialect: Dialect, shown: Catalog, head: Position, tables: Tables
-) -> LogStart:
-    """Return the start of a capture at a place, which `file` contains.
+    reader: BinlogReader,
+    place: LogPlace,
+    file: str,
+    dialect: Dialect,
+    shown: Catalog,
+    head: Position,
+    tables: Tables,
+    *,
+    now_micros: int,
+    stopped: Callable[[], bool],
+) -> LogStart | None:
+    """Return the start of a capture at a place, which `file` contains; None if `stopped` returns True before.
 
     `reader` reads the log from the beginning of that file. `shown` are the server's tables at the log's end `head`.
-    Raises UsageError for a place inside a transaction, or one that the log does not contain.
+    `now_micros` is the current time (µs since 1970). Raises UsageError for a place inside a transaction, or one that
+    the log does not contain.
     """
     scan, progress = LogScan(reader.stream, tables, dialect), reader.stream.progress
     begin: Position | None = None
     ended = 4  # end of the last transaction in the place's file
+    times: list[int] = []  # of the first and the last transaction
     for raw in reader.raw_events():
+        if stopped():
+            return None
+        if raw.code in GTID_EVENTS:
+            times[1:] = [commit_micros(raw)]  # becomes the first one, or replaces the last one
         if begin is None and raw.code in GTID_EVENTS and _reached(place, raw, file):
             if ended > place.pos > 0:
                 what = f"{place.file}:{place.pos} is inside a transaction of the log"
@@ -158,20 +173,32 @@ def start_of(
             if (progress.file, progress.position) >= (head.file, head.pos):
                 break
     if begin is None:
-        _check_end(place, ended, head, progress.gtids)
+        _check_end(place, file, ended, head, progress, times, now_micros)
     return scan.start(begin or head, shown)
 
 
-def _check_end(place: LogPlace, ended: int, head: Position, logged: AnyGtidSet | None) -> None:
+def _check_end(
+    place: LogPlace, file: str, ended: int, head: Position, read: PositionTracker, times: list[int], now_micros: int
+) -> None:
     """Return if the log's end `head` is the place, because no transaction follows it. Raises UsageError otherwise.
 
-    `ended` is the end of the last transaction in the place's file, `logged` the GTIDs of the whole log.
+    `ended` is the end of the last transaction in the place's file. `read` is what was read of the log, from the
+    beginning of `file` on. `times` are those of the first and the last transaction (µs since 1970).
     """
+    held = f"transactions from {time_text(times[0])} to {time_text(times[-1])}" if times else "no transaction"
+    held = f"from {file} on, the log has {held}"
+    if read.transactions and not times:
+        what = f"cannot find {place.text}: the transactions from {file} on have no GTID events"
+        raise UsageError(what, "start without --from, at the log's end")
+    if place.micros is not None and place.micros > now_micros:
+        raise UsageError(f"{place.text} is in the future; {held}", "choose an earlier time, or start without --from")
+    logged = read.gtids
     if place.gtids is not None and (logged is None or not covers(logged, place.gtids)):
-        raise UsageError(f"the log does not contain all of {place.gtids}", "choose a GTID set that it contains")
+        what = f"the log does not contain all of {place.gtids}; {held}"
+        raise UsageError(what, f"choose a part of {logged}" if logged else "choose a position or a time")
     if place.file and ((place.file, place.pos) > (head.file, head.pos) or ended > place.pos):
         raise UsageError(
-            f"no transaction of the log begins at {place.file}:{place.pos} or after it",
+            f"no transaction of the log begins at {place.file}:{place.pos} or after it; {held}",
             f"choose a position up to {head.file}:{head.pos}",
         )
 

@@ -3,13 +3,14 @@ rewind`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from cdc.model.errors import UsageError
 from cdc.topology.topology import Source, Topology
-from ingest.capture.marks import is_up_to, marks_of, rewound
-from ingest.events.log_place import LogPlace
+from ingest.capture.marks import is_ahead, is_up_to, marks_of, rewound
+from ingest.events.log_place import LogPlace, time_text
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.records.capture_interfaces import Checkpoint
@@ -29,21 +30,28 @@ def set_back(
     nothing of the log from `place` on.
 
     Returns the mark. This is one Kafka transaction, which fences a running capture. Raises UsageError if no mark is old
-    enough.
+    enough, or the capture has not reached the time or place.
     """
+    now_ms = time.time() * 1000
+    if ts_ms is not None and place is None:
+        micros = round(ts_ms * 1000)
+        place = LogPlace(micros=micros, text=time_text(micros))
     with _log(topology, source) as log:
         recovered = log.recover()
         if recovered.checkpoint is None:
             raise UsageError(f"source {source.name} was never captured", "tailorbird capture")
+        known = marks_of(recovered.history, source.name)
+        if place is not None and is_ahead(place, recovered.checkpoint, now_ms):
+            at = recovered.checkpoint.position
+            what = f"source {source.name} has not reached {place.text}: it is at {at.gtid_set or f'{at.file}:{at.pos}'}"
+            raise UsageError(what, f"choose an earlier place or time; {_held(known)}")
         marks = [
             mark
-            for mark in marks_of(recovered.history, source.name)
-            if (sequence is None or mark.position.sequence <= sequence)
-            and (ts_ms is None or mark.ts_ms < ts_ms)
-            and (place is None or is_up_to(mark, place))
+            for mark in known
+            if (sequence is None or mark.position.sequence <= sequence) and (place is None or is_up_to(mark, place))
         ]
         if not marks:
-            what = f"source {source.name} has no kept position that is old enough"
+            what = f"source {source.name} has no kept position that is old enough; {_held(known)}"
             remedy = "run the command without a position to list them, or capture under a new topology name with --from"
             raise UsageError(what, remedy)
         back = rewound(recovered.history, source.name, recovered.checkpoint, marks[-1])
@@ -52,6 +60,14 @@ def set_back(
         log.restate(recorder.history(back.history.records))
         log.commit(back.checkpoint)
         return back.checkpoint
+
+
+def _held(known: Sequence[Checkpoint]) -> str:
+    if not known:
+        return "no position is kept"
+    return "kept positions are from {} to {}".format(
+        *(time_text(mark.ts_ms * 1000) if mark.ts_ms else "the beginning" for mark in (known[0], known[-1]))
+    )
 
 
 @contextmanager

@@ -5,7 +5,8 @@ The log is read once, from the beginning of the file that contains the position 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from ingest.binlog.format.errors import CorruptBinlog, MissingTableMap, Undecoda
 from ingest.binlog.format.gtid import AnyGtidSet, covers
 from ingest.binlog.format.packed import U32
 from ingest.binlog.transports.mysql_transport import MysqlTransport
-from ingest.events.log_place import LogPlace, parse_place
+from ingest.events.log_place import LogPlace, parse_place, time_text
 from ingest.events.log_scan import LogStart, start_of
 from ingest.events.tables import Tables
 from ingest.mysql.mysql_connection import address_of, connected, query, translated
@@ -27,27 +28,40 @@ from ingest.records.capture_interfaces import ServerTables
 _FIRST_EVENTS = frozenset({EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT, EventType.HEARTBEAT_V2})
 
 
-def log_start(source: Source, text: str, seen: ServerTables, head: Position, tables: Tables) -> LogStart:
-    """Return the start of a capture at a GTID set, position or time. `seen` are the server's tables at its log's end
-    `head`.
+def log_start(
+    source: Source, text: str, stopped: Callable[[], bool], seen: ServerTables, head: Position, tables: Tables
+) -> LogStart | None:
+    """Return the start of a capture at a GTID set, position or time; None if `stopped` returns True before.
+
+    `seen` are the server's tables at its log's end `head`.
 
     Raises UsageError if the text is no position, or the log does not contain it.
     """
     place = parse_place(text, maria=seen.dialect.maria)
-    file = _file_of(source, place)
+    file = _file_of(source, place, stopped)
+    if not file:
+        return None
     with _reading(source, file, tables) as reader, _readable(source):
-        return start_of(reader, place, file, seen.dialect, seen.catalog, head, tables)
+        return start_of(
+            reader, place, file, seen.dialect, seen.catalog, head, tables,
+            now_micros=time.time_ns() // 1000, stopped=stopped,
+        )  # fmt: skip
 
 
-def _file_of(source: Source, place: LogPlace) -> str:
-    """Return the log file that contains a place. Raises UsageError if the server does not have it."""
+def _file_of(source: Source, place: LogPlace, stopped: Callable[[], bool]) -> str:
+    """Return the log file that contains a place; an empty text if `stopped` returns True before. Raises UsageError if
+    the server does not have it."""
     with connected(source) as connection, translated(source, "list the server's binary logs"):
         files = [str(row[0]) for row in query(connection, "SHOW BINARY LOGS")]
     if place.file:
         if place.file in files:
             return place.file
-        raise UsageError(f"source {source.name}: the server has no binary log {place.file}", "SHOW BINARY LOGS")
+        what = f"source {source.name}: the server has no binary log {place.file}"
+        raise UsageError(what, f"choose a position from {files[0]} to {files[-1]}")
+    began = 0
     for file in reversed(files):
+        if stopped():
+            return ""
         began, before = _begin_of(source, file)
         # a log from its very beginning contains everything
         whole = file == files[0] and not before and file.rpartition(".")[2].strip("0") == "1"
@@ -55,7 +69,10 @@ def _file_of(source: Source, place: LogPlace) -> str:
             return file
         if place.micros is not None and began * 1_000_000 <= place.micros:
             return file
-    what = f"source {source.name}: the server has purged the log before {files[0]}, which lacks the position"
+    what = (
+        f"source {source.name}: the log lacks {place.text}: the server has purged it before {files[0]}, which begins "
+    )
+    what += f"at {time_text(began * 1_000_000)}"
     raise UsageError(what, "choose a later time, or a GTID set that contains the server's purged transactions")
 
 

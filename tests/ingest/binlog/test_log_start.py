@@ -66,6 +66,8 @@ class WrittenServer:
     tables: dict[str, TableDefinition] = field(default_factory=dict)
     over: bool = False
     purged: bool = False  # the next stream finds that its log is gone
+    gtids: bool = True  # each transaction begins with its GTID
+    reads: int = 1_000_000  # after so many events, the search for a start is stopped
     asked: list[ChunkRequest] = field(default_factory=list)
     checksum = 0
     reconnects = False
@@ -76,10 +78,13 @@ class WrittenServer:
         self.writer = BinlogWriter(checksum=False)
         self.parts.append(self.writer.begin(T0, GtidSet()))
 
-    def start(self, begin: str, seen: ServerTables, head: Position, tables: Tables) -> LogStart:
+    def start(self, begin: str, seen: ServerTables, head: Position, tables: Tables) -> LogStart | None:
         """Return the start of a capture, as `mysql_log_start` does."""
-        reader = self.reader(BinlogPosition(file="f.000001", position=4), tables)
-        return start_of(reader, parse_place(begin), "f.000001", seen.dialect, seen.catalog, head, tables)
+        reader, left = self.reader(BinlogPosition(file="f.000001", position=4), tables), iter(range(self.reads))
+        return start_of(
+            reader, parse_place(begin), "f.000001", seen.dialect, seen.catalog, head, tables,
+            now_micros=(T0 + 3600) * 1_000_000, stopped=lambda: next(left, None) is None,
+        )  # fmt: skip
 
     def statement(self, sql: str) -> None:
         """Log a statement. The n-th transaction (from 1) commits n seconds after T0."""
@@ -105,6 +110,8 @@ class WrittenServer:
     def _begin(self) -> None:
         self.offsets.append(self.writer.position)
         number = len(self.offsets)
+        if not self.gtids:
+            return
         self.parts.append(self.writer.gtid(UUID, number, T0 + number, commit_us=(T0 + number) * 1_000_000))
 
     # the log
@@ -222,6 +229,12 @@ def tables_of(seen: ServerTables) -> Tables:
     return Tables("s", ["d"], lambda database, table: database == "d" and table in NAMES, seen.dialect)
 
 
+def start(server: WrittenServer, place: str) -> LogStart:
+    found = server.start(place, server.seen(), server.head(), tables_of(server.seen()))
+    assert found is not None
+    return found
+
+
 @pytest.fixture
 def server() -> WrittenServer:
     """Transactions 1 and 2 are older than the position, the others came after it."""
@@ -275,7 +288,7 @@ def test_each_table_is_decoded_as_far_as_the_log_states_its_columns(
     [skipped] = [details for what, details in run.said if "is skipped" in what]
     assert skipped["table"] == "d.late"
     assert why in str(skipped["why"])
-    assert not server.start(why.split()[-1], server.seen(), server.head(), tables_of(server.seen())).later
+    assert not start(server, why.split()[-1]).later
     newest = run.broker.checkpoints[-1]
     assert (newest.snapshot, newest.position.gtid_set, "from" in newest.state) == ("done", f"{UUID}:1-11", False)
     assert run.broker.checkpoints[0].position.gtid_set == f"{UUID}:1-2"
@@ -348,8 +361,7 @@ def test_statements_that_may_change_columns(altered: str, named: bool, decodable
     server = WrittenServer(tables={"late": definition("id", "a")})
     server.change("late", "insert", {"id": 1, "a": 2}, named=named)
     server.statement(altered)
-    found = server.start("1970-01-01T00:00:00", server.seen(), server.head(), tables_of(server.seen()))
-    assert (("d", "late") not in found.later) is decodable
+    assert (("d", "late") not in start(server, "1970-01-01T00:00:00").later) is decodable
 
 
 def test_a_position_inside_a_transaction_is_refused(server: WrittenServer) -> None:
@@ -372,3 +384,34 @@ def test_a_position_inside_the_last_transaction_is_refused(server: WrittenServer
     """No later transaction shows that it is inside one."""
     with pytest.raises(UsageError, match=r"inside a transaction|no transaction of the log begins"):
         Run(server).run(f"f.000001:{server.offsets[-1] + 70}")
+
+
+def test_a_time_in_the_future_is_refused(server: WrittenServer) -> None:
+    """The error names what was asked, and what the log has. A time since the last transaction is the log's end."""
+    with pytest.raises(UsageError) as refused:
+        Run(server).run("2023-11-15T22:13:20")
+    assert str(refused.value) == (
+        "2023-11-15T22:13:20 is in the future; from f.000001 on, the log has transactions from 2023-11-14T22:13:21Z to "
+        "2023-11-14T22:13:31Z; choose an earlier time, or start without --from"
+    )
+    assert start(server, "2023-11-14T23:00:00").position == server.head()
+
+
+def test_a_log_without_gtid_events_is_refused() -> None:
+    """The begin of its transactions is not searched for, so capture would begin at the log's end."""
+    server = WrittenServer(gtids=False)
+    assert start(server, "1970-01-01T00:00:00").position == server.head()  # there is no transaction
+    server.change("plain", "insert", {"id": 1, "v": 1})
+    for place in ("1970-01-01T00:00:00", "f.000001:4"):
+        with pytest.raises(UsageError, match=f"cannot find {place}: the transactions from f.000001 on have no GTID"):
+            Run(server).run(place)
+
+
+@pytest.mark.parametrize("reads", [0, 1, 20])
+def test_the_search_for_a_place_can_be_stopped(server: WrittenServer, reads: int) -> None:
+    """Nothing is committed, so that the next start searches again."""
+    server.reads = reads
+    run = Run(server).run(PLACES["gtid"])
+    assert (run.broker.checkpoints, run.broker.records) == ([], [])
+    server.reads = 1_000_000
+    assert run.run(PLACES["gtid"]).broker.checkpoints

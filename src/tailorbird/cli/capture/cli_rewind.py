@@ -40,7 +40,7 @@ def rewind(
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import load_topology
     from cdc.process.kafka_grants import granted
-    from ingest.events.log_place import parse_place
+    from ingest.events.log_place import parse_place, parse_time
     from ingest.log.kafka_rewind import kept_positions, set_back
     from ingest.run_capture import choose
 
@@ -60,7 +60,7 @@ def rewind(
             typer.echo(json.dumps(_shown(mark)) if as_json else _line(mark))
         return
     try:
-        latest_ms = datetime.fromisoformat(before).replace(tzinfo=UTC).timestamp() * 1000 if before else None
+        latest_ms = parse_time(before) / 1000 if before else None
     except ValueError:
         raise UsageError(f"--before {before}: not a time", "write 2026-03-01T12:00:00") from None
     mark = set_back(topology, chosen, to_sequence, latest_ms, parse_place(to) if to else None)
