@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.model.errors import TopologyError
+from cdc.process.kafka_foreign import tolerated
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Check, Topology
 from tailorbird.verify.checks.check_status import check_statuses, page_text, status_lines
 from tailorbird.verify.checks.http_metrics import DIFFERING, OUTCOME, CheckMetrics
 from tailorbird.verify.checks.runs import CheckResult, CheckRun, ended, run_of, shortened
-from tailorbird.verify.checks.schedule import AGAIN, due_ms, next_check, overdue_ms, turn_of
+from tailorbird.verify.checks.schedule import AGAIN, NEVER, due_ms, next_check, overdue_ms, turn_of
 from tailorbird.verify.findings import Outcome
 
 NOW = 1_800_000_000_000
@@ -102,6 +103,35 @@ def test_a_run_of_the_future_and_a_late_one() -> None:
     assert overdue_ms(check, run(began_ms=NOW - 7_300_000), NOW) == 3_700_000
 
 
+def test_what_can_never_be_compared_is_checked_once_per_topology() -> None:
+    """A process that runs checks reads the topology at its start. What the data prevents is checked at the interval."""
+    check = Check(name="hourly", every=86_400.0)
+    never = run(checked("could not tell", until="topology"), checked("could not tell", until="topology", table="b"))
+    assert due_ms(check, never, started_ms=NOW) == NEVER
+    assert next_check({"hourly": check}, {"hourly": never}, NOW + 10**12, NOW) is None
+    assert next_check({"hourly": check}, {"hourly": never}, NOW + 10**6, NOW + 10**6) == check
+    assert overdue_ms(check, never, NOW + 10**12) == 0
+    data = run(checked("could not tell", until="change"), checked("could not tell", until="topology"))
+    assert due_ms(check, data, started_ms=NOW) == NOW + 86_400_000
+    unavailable = run(checked("could not tell"), checked("could not tell", until="topology"))
+    assert due_ms(check, unavailable, started_ms=NOW) == NOW + 1000 + 300_000
+    broken = run(checked("could not tell", until="topology"), error="Kafka is unavailable")
+    assert due_ms(check, broken, started_ms=NOW) == NOW + 1000 + 300_000
+
+
+def test_status_shows_why_a_check_does_not_run_again() -> None:
+    """Its records are read back; those without such a result have no new key, which an earlier version rejects."""
+    never = run(checked("could not tell", until="topology"))
+    assert run_of(json.loads(json.dumps(never.to_json()))) == never
+    assert "until" not in run(checked()).to_json()["checked"][0]
+    (status,) = check_statuses(checks_of("{hourly: {every: 1h}}"), {"hourly": never}, NOW + 180_000)
+    assert (status.state, status.overdue, status.well) == ("unknown", False, True)
+    assert status_lines(status) == [
+        "unknown    check hourly: index orders_wide: not compared: a server was unavailable; 3 min ago",
+        "           it does not run again until the topology changes",
+    ]
+
+
 # Results that remain
 
 TABLES = ("a", "b")
@@ -135,13 +165,13 @@ def test_a_difference_stays_reported_until_it_is_looked_at(steps: list[tuple[dic
         expected = "different" if any(differs.values()) else "could not tell" if unknown else "equal"
         assert last.outcome == expected
         assert (last.equal_ms == NOW + number) == (expected == "equal")
-        assert run_of(json.dumps(last.to_json()).encode()) == last
+        assert run_of(json.loads(json.dumps(last.to_json()))) == last
 
 
 def test_records_that_are_none_of_ours() -> None:
     """Invalid records are ignored and stop no process."""
     for text in (b"", b"7", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "checked": [{}]}', b"\xff"):
-        assert run_of(text) is None
+        assert tolerated("t.checks", 1, text, run_of) is None
     long = shortened({"columns": {"note": {"near": "x" * 10**6, "far": None}}, "key": {"id": 7}})
     assert len(json.dumps(long)) < 400
     assert long["key"] == {"id": 7}

@@ -1,5 +1,7 @@
 """Records in internal topics that Tailorbird did not write: they are logged, counted and ignored.
 
+A record of a newer version that cannot be read is logged as such. It ends the process if ignoring it could lose data.
+
 Anyone who may write to such a topic can also forge valid records; only Kafka's access control prevents that. But a
 foreign record, such as one of a misconfigured producer, ends no process.
 """
@@ -31,8 +33,8 @@ def own_record(topic: str, offset: int | None, value: bytes | None, read: Callab
     """
 
     def current(content: Any) -> T:
-        number = content.get("format", FORMAT)
-        if type(number) is int and number > FORMAT:
+        content.get("format")  # a foreign record without fields raises here
+        if number := _newer_format(content):
             what = f"{topic}, offset {offset}: a record of format {number}, this version reads format {FORMAT}"
             raise Fatal(what, "run the version of Tailorbird that wrote it, or a newer one")
         return read(content)
@@ -45,15 +47,32 @@ def tolerated(topic: str, offset: int | None, value: bytes | None, read: Callabl
 
     It is for topics of which records of newer versions may be ignored.
     """
+    content: Any = None
     try:
-        return None if value is None else read(orjson.loads(value))
+        if value is None:
+            return None
+        content = orjson.loads(value)
+        return read(content)
     except MALFORMED as error:
-        ignored(topic, offset, error)
+        ignored(topic, offset, error, content)
         return None
 
 
-def ignored(topic: str, offset: int | None, error: BaseException) -> None:
-    """Log and count a foreign record. Its content is not logged, because it may be anything."""
+def _newer_format(content: object) -> int:
+    """Return the number of a record's format if it is newer than this version reads, else 0."""
+    number = content.get("format") if isinstance(content, dict) else None
+    return number if type(number) is int and number > FORMAT else 0
+
+
+def ignored(topic: str, offset: int | None, error: BaseException, content: object = None) -> None:
+    """Log an ignored record, and count it if it is foreign, not of a newer version. `content` is its JSON, if it is
+    some. It is not logged, because it may be anything."""
+    if number := _newer_format(content):
+        log.warning(
+            "ignored a record of a newer format than this version reads", topic=topic, offset=offset, format=number,
+            reads=FORMAT, remedy="upgrade: run the version of Tailorbird that wrote it, or a newer one",
+        )  # fmt: skip
+        return
     FOREIGN.labels(topic).inc()
     log.warning(
         "ignored a record that Tailorbird did not write", topic=topic, offset=offset, why=type(error).__name__,

@@ -15,6 +15,7 @@ from cdc.model.types import Canonical
 
 Stage = Literal["log", "table", "index"]
 Outcome = Literal["equal", "equal in part", "different", "could not tell"]
+Until = Literal["", "change", "topology"]
 Kind = Literal["missing", "extra", "different"]  # at the far end, seen from the near end
 
 MOST_FINDINGS = 1000  # stored with their values; all differences are counted
@@ -57,6 +58,8 @@ class Verdict:
     - `moving`: the number of rows that changed in every round. `unknown`: reasons why rows were not compared.
     - `uncompared`: columns that were not compared, with reasons.
     - `read`: the number of rows that were read from the near end. Most rows are compared only by digest.
+    - `until`: what must change before the table can be compared: the `topology`, or the table or its data
+      (`change`). Empty: nothing; a later comparison may succeed.
     - `cut`: the position or timestamp at which the ends were compared. `seconds`: the duration."""
 
     stage: Stage
@@ -72,6 +75,7 @@ class Verdict:
     unknown: tuple[str, ...] = ()
     uncompared: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    until: Until = ""
 
     @property
     def outcome(self) -> Outcome:

@@ -76,5 +76,6 @@ def _checked(verdict: Verdict) -> CheckResult:
         at_ms=time.time_ns() // 1_000_000,
         seconds=round(verdict.seconds, 3),
         unknown=(*verdict.unknown, *(f"not compared: {name}: {why}" for name, why in verdict.uncompared.items())),
+        until=verdict.until,
         findings=tuple(shortened(finding.to_json()) for finding in verdict.findings[:MOST_FINDINGS]),
     )

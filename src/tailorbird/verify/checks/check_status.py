@@ -74,6 +74,8 @@ def _status(file: str, check: Check, run: CheckRun | None, now_ms: int) -> Check
     lines = [found_text(one, now_ms) for one in run.checked]
     if run.error:
         lines.append(f"not compared: {run.error}")
+    if run.until == "topology":
+        lines.append("it does not run again until the topology changes")
     if late:
         every, began = ago(round(check.every * 1000)), ago(now_ms - run.began_ms)
         lines.append(f"overdue: it should run every {every}, and last began {began} ago")

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import checks_topic
-from cdc.process.kafka_foreign import ignored
+from cdc.process.kafka_foreign import tolerated
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import make_topic
 from tailorbird.operate.status.kafka_dead_letters import records_between
@@ -48,9 +48,7 @@ class RunsReader:
             partitions = sorted(known[self._topic].partitions) if self._topic in known else []
             for record in records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions}):
                 self._next[record.partition] = record.offset + 1
-                run = run_of(record.value) if record.value is not None else None
-                if run is None and record.value is not None:
-                    ignored(self._topic, record.offset, ValueError())
+                run = tolerated(self._topic, record.offset, record.value, run_of)
                 if run is not None:
                     self._found[run.check] = run
         return dict(self._found)

@@ -68,8 +68,9 @@ def run_checks(
 
 def _due(checks: Mapping[str, Check], runs: Mapping[str, CheckRun]) -> Iterator[Check]:
     """Yield checks when they are due, forever. `runs` are the last runs, which the caller updates."""
+    started = _now_ms()
     while True:
-        check = next_check(checks, runs, _now_ms())
+        check = next_check(checks, runs, _now_ms(), started)
         if check is None:
             time.sleep(_LOOK_EVERY)
         else:

@@ -5,12 +5,11 @@ was unavailable, does not clear it. A check with a sample compares the same part
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tailorbird.verify.findings import INCOMPLETE, Outcome
+from tailorbird.verify.findings import INCOMPLETE, Outcome, Until
 
 _FORMAT = 1
 MOST_FINDINGS = 20  # stored per table
@@ -22,8 +21,8 @@ class CheckResult:
     """The result of one stage for one table. Most fields are those of `tailorbird.verify.findings.Verdict`.
 
     `findings` are the first differences, `seconds` is the duration. `unknown` lists reasons why rows were not
-    compared. `differing` and `moving` are numbers of rows, `cut` is the position that was compared, `at_ms` the
-    time."""
+    compared, and `until` what must change before they can be. `differing` and `moving` are numbers of rows, `cut` is
+    the position that was compared, `at_ms` the time."""
 
     stage: str
     table: str
@@ -36,6 +35,7 @@ class CheckResult:
     seconds: float
     unknown: tuple[str, ...] = ()
     findings: tuple[Mapping[str, Any], ...] = ()
+    until: Until = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +68,31 @@ class CheckRun:
         """Return whether nothing was compared: a server was unavailable, or there is nothing to compare yet."""
         return all(one.outcome == INCOMPLETE for one in self.checked)
 
+    @property
+    def until(self) -> Until:
+        """Return what must change before a run can compare anything, as in `Verdict`."""
+        untils = {one.until for one in self.checked}
+        if self.error or not untils or "" in untils:
+            return ""
+        return "change" if "change" in untils else "topology"
+
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that the topic stores."""
-        return {"format": _FORMAT, **asdict(self)}
+        """Return the JSON object that the topic stores. An empty `until` is omitted: earlier versions reject it."""
+        stored = {"format": _FORMAT, **asdict(self)}
+        for one in stored["checked"]:
+            if not one["until"]:
+                del one["until"]
+        return stored
 
 
-def run_of(text: bytes) -> CheckRun | None:
-    """Parse a stored run. None for a record in another format."""
-    try:
-        reported = json.loads(text)
-        if reported.pop("format") != _FORMAT:
-            return None
-        checked = [_result_of(one) for one in reported.pop("checked")]
-        return CheckRun(**reported, checked=tuple(checked))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+def run_of(stored: Mapping[str, Any]) -> CheckRun:
+    """Return the run in a stored JSON object. Raises ValueError for another format, and LookupError, TypeError or
+    AttributeError for an object that is no run."""
+    if stored["format"] != _FORMAT:
+        raise ValueError(f"format {stored['format']}, expected {_FORMAT}")
+    checked = tuple(_result_of(one) for one in stored["checked"])
+    fields = {name: value for name, value in stored.items() if name != "format"}
+    return CheckRun(**{**fields, "checked": checked})
 
 
 def _result_of(stored: dict[str, Any]) -> CheckResult:

@@ -35,7 +35,7 @@ def verify_indexes(request: Request, terminal: Terminal) -> Iterator[StageResult
 
 def _foreign(index: Index) -> Verdict:
     why = f"index {index.name} is over an external table, which has neither barriers nor a Tailorbird layout"
-    return Verdict(stage="index", table=index.table, cut="no cut", unknown=(why,))
+    return Verdict(stage="index", table=index.table, cut="no cut", unknown=(why,), until="topology")
 
 
 def _verified(request: Request, table: Table, index: Index, terminal: Terminal) -> StageResult:

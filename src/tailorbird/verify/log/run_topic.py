@@ -42,6 +42,9 @@ class TopicComparer:
         Raises UsageError if the option `since` is no position."""
         self.close()
         partition_ledger = self._ledger.topology_ledger.tables.get(table)
+        ledger = self._ledger.topology_ledger
+        if table in ledger.without:
+            return incomparable(table, ledger.without[table], until="change")
         why = self._unready(table, partition_ledger)
         if why or partition_ledger is None:
             return incomparable(table, why)
@@ -51,7 +54,7 @@ class TopicComparer:
         options, name, shape = self._options, str(table), partition_ledger.covered.shape
         cut = parse_cut(options.since) if options.since not in {"", LAST} else None
         # the ledger does not move before the comparison, so `reached` is not later than the changed keys
-        reached = self._ledger.topology_ledger.reached[table.source]
+        reached = ledger.reached[table.source]
         began = Progress(
             place_reported(reached.position),
             _of(partition_ledger, reached.ends),
@@ -92,7 +95,7 @@ class TopicComparer:
         """Return the reason why a table cannot be compared yet, or an empty text."""
         ledger = self._ledger.topology_ledger
         if partition_ledger is None:
-            return ledger.without.get(table, "the log has no schema of it: is it captured?")
+            return "the log has no schema of it: is it captured?"
         reached = ledger.reached.get(table.source)
         if reached is None:
             return "the ledger has not reached a position of its source yet: run `tailorbird ledger --until-end`"

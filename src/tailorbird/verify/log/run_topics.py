@@ -56,7 +56,7 @@ def compare_topics(
             if not (why := _obstacle(source)):
                 yield from _source(topology, source, wanted, ledger, options)
             else:
-                yield from (incomparable(table, why) for table in wanted)
+                yield from (incomparable(table, why, until="topology") for table in wanted)
 
 
 def _obstacle(source: Source) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from cdc.model.schema import TableId
 from ingest.ledger.run_ledger import Ledger
-from tailorbird.verify.findings import Verdict
+from tailorbird.verify.findings import Until, Verdict
 
 LAST = "last"
 
@@ -44,6 +44,7 @@ class TopicComparison:
     ledger: Ledger | None = None
 
 
-def incomparable(table: TableId, why: str) -> TopicComparison:
-    """Return the result for a table that is not compared, with the reason."""
-    return TopicComparison(table=table, verdict=Verdict(stage="log", table=str(table), cut="", unknown=(why,)))
+def incomparable(table: TableId, why: str, until: Until = "") -> TopicComparison:
+    """Return the result for a table that is not compared, with the reason, and what must change before it can be."""
+    verdict = Verdict(stage="log", table=str(table), cut="", unknown=(why,), until=until)
+    return TopicComparison(table=table, verdict=verdict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from cdc.model.errors import Skippable
 from cdc.topology.topology import Table
@@ -33,9 +34,10 @@ def _verified(request: Request, table: Table, terminal: Terminal) -> StageResult
     kept.joined.check(topology.file)
     layout, barrier = kept.layouts.newest(), kept.joined.barrier()
     cut = timestamp_reported(barrier.timestamp if barrier else None)
-    why = obstacle({one.source: topology.sources[one.source] for one in reads}, layout, barrier)
+    why, until = obstacle({one.source: topology.sources[one.source] for one in reads}, layout, barrier)
+    incomparable = Verdict(stage="table", table=table.name, cut=cut)
     if why or layout is None:
-        return StageResult(verdict=Verdict(stage="table", table=table.name, cut=cut, unknown=(why,)))
+        return StageResult(verdict=replace(incomparable, unknown=(why,), until=until))
     try:
         with terminal.progress(f"table {table.name}", None) as reported:
             stage = TableStage(
@@ -53,4 +55,4 @@ def _verified(request: Request, table: Table, terminal: Terminal) -> StageResult
             return StageResult(verdict=verdict)
         return repaired(request, table, kept, stage, verdict, wrong, terminal)
     except Skippable as error:
-        return StageResult(verdict=Verdict(stage="table", table=table.name, cut=cut, unknown=(error.message,)))
+        return StageResult(verdict=replace(incomparable, unknown=(error.message,), until="change"))

@@ -10,6 +10,7 @@ from cdc.stored.cells import Barrier, RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Source, Table, Topology
 from tailorbird.verify import mysql_tables, pg_tables
+from tailorbird.verify.findings import Until
 from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot
 from tailorbird.verify.sql_oracle import answer
 from tailorbird.verify.table.table_stage import QueryAnswer, Row
@@ -61,18 +62,19 @@ class SourceQuery:
         return QueryAnswer(rows, positions, refused, found.unknown)
 
 
-def obstacle(sources: Mapping[str, Source], layout: Layout | None, barrier: Barrier | None) -> str:
-    """Return the reason why a table cannot be compared with its sources (by name), or an empty text."""
+def obstacle(sources: Mapping[str, Source], layout: Layout | None, barrier: Barrier | None) -> tuple[str, Until]:
+    """Return the reason why a table cannot be compared with its sources (by name), or an empty text; and what must
+    change before it can be."""
     for name, source in sources.items():
         if source.type == "sql" or source.poll is not None:
-            return f"source {name} is polled and has no log positions"
+            return f"source {name} is polled and has no log positions", "topology"
         if source.is_only_reported:
             what = {"kafka": "external topics", "maxscale": "a MaxScale"}.get(source.type, source.type)
-            return f"source {name} is {what}: its tables cannot be queried"
+            return f"source {name} is {what}: its tables cannot be queried", "topology"
         if source.snapshot_mode == "never":
-            return f"source {name} was captured without a snapshot (snapshot_mode: never)"
+            return f"source {name} was captured without a snapshot (snapshot_mode: never)", "topology"
     if layout is None or barrier is None:
-        return "the join has not completed a cut yet"
+        return "the join has not completed a cut yet", ""
     if barrier.watermark is not None:
-        return "it joins by time: its rows depend on the watermark, which the sources do not determine"
-    return ""
+        return "it joins by time: its rows depend on the watermark, which the sources do not determine", "change"
+    return "", ""
