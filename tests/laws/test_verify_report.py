@@ -119,10 +119,10 @@ def test_tables_and_stages_are_chosen() -> None:
         (["--repair"], "--repair writes, and there is no terminal to ask for confirmation; add --yes or --dry-run"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_3(words: list[str], reported: str) -> None:
+def test_bad_input_is_one_line_and_exit_2(words: list[str], reported: str) -> None:
     """Invalid arguments are rejected before any server is queried."""
     result = CliRunner().invoke(app, ["verify", str(SHOP), *words])
-    assert (result.exit_code, result.stdout) == (3, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert len(result.stderr.splitlines()) == 1
     assert reported in result.stderr
 
@@ -150,3 +150,18 @@ def test_a_proved_difference_outlives_a_server_that_goes_away(monkeypatch: pytes
     monkeypatch.setattr(run_stages, "verify_stages", results)
     result = CliRunner().invoke(app, ["verify", str(SHOP)])
     assert (result.exit_code, "amount" in result.stdout, result.stderr) == (1, True, "tailorbird: HBase is away\n")
+
+
+def test_an_invalid_topology_is_exit_2(tmp_path: Path) -> None:
+    """As for every other command."""
+    (tmp_path / "bad.yml").write_text("name: [")
+    result = CliRunner().invoke(app, ["verify", str(tmp_path / "bad.yml")])
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+
+
+def test_explain_without_its_servers_is_one_line_and_exit_3(tmp_path: Path) -> None:
+    """1 would mean that an event contradicts its cell."""
+    unavailable = re.sub(r"(thrift: |brokers: |http://)\S+:\S+?(?=/|\n)", r"\g<1>127.0.0.1:1", SHOP.read_text())
+    (tmp_path / "away.yml").write_text(unavailable)
+    result = CliRunner().invoke(app, ["explain", str(tmp_path / "away.yml"), "orders_wide", "7"])
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (3, "", 1)

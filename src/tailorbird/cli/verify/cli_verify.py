@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -55,8 +55,8 @@ def verify(
     """Compare source, log, table and index row by row, while traffic flows.
 
     A row that changes during the comparison is compared again at a later cut. It is never reported as different for
-    that reason. Only --repair writes. Exit code 0: equal; 1: something differs; 3: something was not compared, for
-    example because a server is unavailable.
+    that reason. Only --repair writes. Exit code 0: equal; 1: something differs; 2: usage error; 3: something was not
+    compared, for example because a server is unavailable.
 
     Example: tailorbird verify topologies/shop.yml --stage index --table orders_wide
     """
@@ -88,8 +88,15 @@ def verify(
     except (TailorbirdError, KeyboardInterrupt) as error:
         reported = str(error) or "interrupted: --resume continues the log stage"
         typer.echo(f"tailorbird: {reported}", err=True)
-        raise typer.Exit(DIFFERENT if any(one.last.differing for one in results) else UNLOGGED) from error
+        raise typer.Exit(_failed(error, results)) from error
     raise typer.Exit(exit_code(one.last for one in results))
+
+
+def _failed(error: BaseException, results: Iterable[StageResult]) -> int:
+    """Return the exit code after an error. A difference that was found before takes precedence."""
+    if any(one.last.differing for one in results):
+        return DIFFERENT
+    return UsageError.exit_code if getattr(error, "exit_code", None) == UsageError.exit_code else UNLOGGED
 
 
 class _Terminal:
