@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from tailorbird.verify.explain.explanation import ExplainedCell, Explanation, TracedEvent, TracedRow
-from tailorbird.verify.explain.explanation_text import json_of
+from tailorbird.verify.explain.explanation_text import json_of, lines_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "explain.md"
 ROW = TracedRow(row_key=b"\x01\x02", timestamp=6, values={"status": "paid"}, layout_id=1, batch=7, trace=())
@@ -29,3 +30,17 @@ def test_an_explanation_as_json() -> None:
     found = json_of(Explanation(table="wide", row=ROW, events=(), cells=(CELL,), groups={3: 1}, unknown="no lineage"))
     assert (found["timestamp_ms"], found["fence"], found["unknown"], found["groups"]) == (5, 12, "no lineage", {"3": 1})
     assert (found["cells"][0]["value"], found["cells"][0]["event_values"]) == ("paid", {"o.status": "open"})
+
+
+def test_text_and_json_number_events_alike() -> None:
+    """Both count from 1, whatever the nodes' numbers in the query."""
+    cells = (CELL, replace(CELL, column="both", events=(2, 5)))
+    found = Explanation(
+        table="wide", row=ROW, events=(EVENT, replace(EVENT, node=5, alias="c")), cells=cells, groups={}
+    )  # fmt: skip
+    reported = json_of(found)
+    assert [event["event"] for event in reported["events"]] == [1, 2]
+    assert [cell["events"] for cell in reported["cells"]] == [[1], [1, 2]]
+    lines = list(lines_of(replace(found, row=replace(ROW, values={"status": "paid", "both": "paid"}))))
+    assert [re.findall(r"\[(\d)\]", line) for line in lines if "←" in line] == [["1"], ["1", "2"]]
+    assert [line.split()[0] for line in lines if " topic t," in line] == ["[1]", "[2]"]

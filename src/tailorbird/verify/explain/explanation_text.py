@@ -24,12 +24,17 @@ def lines_of(found: Explanation) -> Iterator[str]:
         yield f"  not explained: {found.unknown}"
     yield ""
     width = max((len(cell.column) for cell in found.cells), default=0)
-    numbers = {event.node: number for number, event in enumerate(found.events, start=1)}
+    numbers = _numbers(found)
     for cell in found.cells:
         yield f"  {cell.column:{width}}  {_text(cell.value)}  ← {_from(cell, numbers)}"
     for event in found.events:
         yield ""
         yield from _event(event, numbers[event.node])
+
+
+def _numbers(found: Explanation) -> dict[int, int]:
+    """Return the numbers of the events, from 1, by node. Text and JSON show the same numbers."""
+    return {event.node: number for number, event in enumerate(found.events, start=1)}
 
 
 def _from(cell: ExplainedCell, numbers: dict[int, int]) -> str:
@@ -59,7 +64,7 @@ def _event(event: TracedEvent, number: int) -> Iterator[str]:
 
 def json_of(found: Explanation) -> dict[str, Any]:
     """Return the JSON object that `--json` prints. Positions are as in the envelope, values are canonical."""
-    row = found.row
+    row, numbers = found.row, _numbers(found)
     return {
         "table": found.table,
         "row_key": row.row_key.hex(),
@@ -69,22 +74,23 @@ def json_of(found: Explanation) -> dict[str, Any]:
         "batch": row.batch,
         "groups": {str(group): rows for group, rows in found.groups.items()},
         "unknown": found.unknown,
-        "cells": [_json_of_cell(cell) for cell in found.cells],
-        "events": [_json_of_event(event) for event in found.events],
+        "cells": [_json_of_cell(cell, numbers) for cell in found.cells],
+        "events": [_json_of_event(event, numbers[event.node]) for event in found.events],
     }
 
 
-def _json_of_cell(cell: ExplainedCell) -> dict[str, Any]:
+def _json_of_cell(cell: ExplainedCell, numbers: dict[int, int]) -> dict[str, Any]:
+    events = [numbers[node] for node in cell.events if node in numbers]
     return {
         "column": cell.column, "value": cell.value, "expression": cell.expression,
-        "events": list(cell.events), "event_values": dict(cell.event_values), "agrees": cell.agrees,
+        "events": events, "event_values": dict(cell.event_values), "agrees": cell.agrees,
     }  # fmt: skip
 
 
-def _json_of_event(event: TracedEvent) -> dict[str, Any]:
+def _json_of_event(event: TracedEvent, number: int) -> dict[str, Any]:
     source = event.source or {}
     return {
-        "event": event.node, "alias": event.alias, "table": event.table,
+        "event": number, "alias": event.alias, "table": event.table,
         "topic": event.topic, "partition": event.partition, "offset": event.offset,
         "state": event.state, "why": event.why, "op": event.op, "key": event.key,
         "gtid": source.get("gtid"), "file": source.get("file"), "pos": source.get("pos"),
