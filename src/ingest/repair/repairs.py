@@ -94,6 +94,7 @@ class OpenRepairs:
         }
         self.again: dict[str, int] = dict(state.get("again", {}))
         self.foreign_keys = foreign_keys_from(state.get("relations", ()) if follow else (), tables.source)
+        self._hidden = self._hidden_references()
         self.parents = set(self.foreign_keys.by_parent)  # shared with `RepairingTransactions`: change it in place
         self.asks, self.unsure = False, follow
         self.number: Callable[[], int] = lambda: 0
@@ -193,9 +194,18 @@ class OpenRepairs:
         known = foreign_keys.known if exactly else foreign_keys.known | self.foreign_keys.known
         if known != self.foreign_keys.known:
             self.foreign_keys, self.moved = ForeignKeys(known), True
+            self._hidden = self._hidden_references()
             self.parents.clear()
             self.parents.update(self.foreign_keys.by_parent)
         self.asks, self.unsure = False, not exactly
+
+    def _hidden_references(self) -> frozenset[tuple[TableId, TableId, tuple[str, ...]]]:
+        """Return parent, child and child's columns of the foreign keys that reference hidden columns."""
+        return frozenset(
+            (each.parent, each.child, each.columns)
+            for each in self.foreign_keys.known
+            if self.tables.hides(each.parent, *each.referenced)
+        )
 
     def doubt_foreign_keys(self) -> None:
         """Record that foreign keys may have changed, so that the server is asked for them before the next event."""
@@ -282,13 +292,9 @@ class OpenRepairs:
         Child rows are found by values of the parent's columns, which are stored in the checkpoint. If one of them is
         hidden, the child table is read again instead.
         """
-        hidden = {
-            (each.child, each.columns)
-            for each in self.foreign_keys.by_parent.get(event.table, ())
-            if self.tables.hides(event.table, *each.referenced)
-        }
         for child, wanted in self.foreign_keys.followed(event):
-            if (child, wanted.columns) in hidden and self.tables.captured(child.database, child.table):
+            hidden = (event.table, child, wanted.columns) in self._hidden
+            if hidden and self.tables.captured(child.database, child.table):
                 self.reread([child], "cascade", self.number())
             else:
                 self.follow_children(child, wanted)
