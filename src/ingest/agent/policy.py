@@ -87,9 +87,14 @@ class LocalConnection:
 class AgentLimits:
     """Limits of what a gateway can make an agent do.
 
-    `sources` captured at a time, `snapshot_threads` of each. `server_ids` are the first and the last replication id at
-    a database server: it disconnects another reader with the same id. `answer_bytes` of one answer of a gateway,
-    `receive_rate` bytes per second of all. `assignments_per_minute` and `signals_per_minute` (of a source).
+    - `sources`: the number of sources that the agent captures at a time. Default: 100.
+    - `snapshot_threads`: the number of threads that read one source's tables. Default: 4.
+    - `server_ids`: the first and the last replication id that the agent may use at a database server, which disconnects
+      another reader with the same id. Default: 1,000,000,000 to 2,999,999,999.
+    - `answer_bytes`: the size of one answer of a gateway, in bytes. Default: 64 MiB.
+    - `receive_rate`: how much the agent receives from all gateways, in bytes per second. Default: 32 MiB per second.
+    - `assignments_per_minute`: the number of assignments per minute, of all sources. Default: 600.
+    - `signals_per_minute`: the number of signals per minute, of each source. Default: 60.
     """
 
     sources: int = 100
