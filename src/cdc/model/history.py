@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -239,6 +239,21 @@ def history_from_records(found: Iterable[Record], source: str) -> History:
     return History(
         first=first, _entries={name: tuple(sorted(known.items(), key=_number)) for name, known in entries.items()}
     )
+
+
+def restated(
+    record: Record, stored: Callable[[TableState | DatabaseState], TableState | DatabaseState | None]
+) -> Record:
+    """Return a stored record with what `stored` leaves of its state, and without a statement. A tombstone if that is
+    nothing."""
+    key, value = record
+    if value is None or json.loads(key)[0] not in ("state", "change"):
+        return record
+    state = stored(_state(value))
+    if state is None:
+        return key, None
+    kept = {name: one for name, one in value.items() if name in ("sequence", "first")}
+    return key, {**_value(state), **kept, **({"ddl": ""} if "ddl" in value else {})}
 
 
 def _key(kind: str, name: _Name, number: int | None = None) -> str:

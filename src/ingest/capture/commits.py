@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from cdc.model.history import Record as HistoryRecord
 from ingest.capture.capture_parts import CaptureParts
 from ingest.capture.marks import SLACK, Marks, rewrite_history
@@ -27,17 +29,21 @@ class Commits:
     def tidy(
         self, checkpoint: Checkpoint, found: Sequence[HistoryRecord], tables: Tables, repairs: RepairRunner
     ) -> Checkpoint:
-        """Remove marks whose log is gone, and rewrite the history if most of it is superfluous."""
+        """Remove marks whose log is gone. Rewrite the history if most of it is superfluous, or if it contains what the
+        host's policy keeps on the host."""
         forgotten = self.marks.forget(self._parts.source.holds)
         self._parts.log.extend(self._parts.recorder.history(forgotten))
         known, tables.written = self.marks.known, 0
         oldest = known[0].position if known else checkpoint.position
-        again = rewrite_history(found, tables.source, oldest, known)
-        if len(found) <= 2 * len(again.records) + SLACK:
+        allowed = [tables.restriction.record(one) for one in found] if tables.restriction else found
+        leaks = orjson.dumps(allowed) != orjson.dumps(found)
+        again = rewrite_history(allowed, tables.source, oldest, known)
+        if not leaks and len(found) <= 2 * len(again.records) + SLACK:
             # commit at once: an idle source might commit next after Kafka's transaction timeout
             return self.commit(checkpoint, repairs, checkpoint.state.get("signals")) if forgotten else checkpoint
         self._parts.observer.phase("history rewritten", records=len(found), now=len(again.records))
-        self._parts.log.extend(self._parts.recorder.history(again.gone))
+        removed = [record for record in allowed if record[1] is None]
+        self._parts.log.extend(self._parts.recorder.history([*removed, *again.gone]))
         self._parts.log.restate(self._parts.recorder.history(again.records))
         tables.forget(oldest)
         return self.commit(checkpoint, repairs, checkpoint.state.get("signals"))

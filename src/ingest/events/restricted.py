@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cdc.model.filters import TableRule
-from cdc.model.history import DatabaseState, SchemaChange, TableState
+from cdc.model.history import DatabaseState, Record, SchemaChange, TableState, restated
 from cdc.model.schema import Column, TableId
 from cdc.topology.topology import Source
 from ingest.ddl.catalog import Catalog, ColumnDefinition, TableDefinition, TableName, table_from_json
@@ -63,6 +63,16 @@ class Restriction:
             change, ddl="", tables=tuple(self._state(state) for state in change.tables if self._keeps_state(state)),
             databases=tuple(one for one in change.databases if self._keeps_state(one)),
         )  # fmt: skip
+
+    def record(self, record: Record) -> Record:
+        """Return a record of the history as it would be stored now: an earlier version, or an earlier policy, may have
+        let more leave. Without it, a tombstone."""
+        return restated(record, self._kept)
+
+    def _kept(self, state: TableState | DatabaseState) -> TableState | DatabaseState | None:
+        if not self._keeps_state(state):
+            return None
+        return self._state(state) if isinstance(state, TableState) else state
 
     def _keeps_state(self, state: TableState | DatabaseState) -> bool:
         if isinstance(state, DatabaseState):

@@ -59,7 +59,7 @@ class Tables:
         refused: Refused | None = None,
         restriction: Restriction | None = None,
     ) -> None:
-        self._rules, self._restriction = rules or {}, restriction
+        self._rules, self.restriction = rules or {}, restriction
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
         self.passed, self.reported, self.unsettled = dict[str, LeftOutTable](), set[str](), True
         self._unread, self._pause, self._again = dict[TableId, Skippable](), 0.0, 0.0
@@ -322,7 +322,7 @@ class Tables:
 
     def statement(self, event: StatementLogged, position: Position) -> TablesChanged:
         """Apply a statement. `position` is the one after it; a change of a table takes its sequence number."""
-        dialect, limit = self._dialect.in_mode_bits(event.sql_mode), self._restriction
+        dialect, limit = self._dialect.in_mode_bits(event.sql_mode), self.restriction
         known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
             self.history, self.catalog, event.sql, source=self.source, position=position,
@@ -341,8 +341,8 @@ class Tables:
 
     def described(self, event: TableDescribed, position: Position) -> TablesChanged:
         """Apply columns and key that the log or an operator states. It ends a quarantine, or changes nothing."""
-        if self._restriction:
-            event = event._replace(columns=self._restriction.columns(event.table, event.columns))
+        if self.restriction:
+            event = event._replace(columns=self.restriction.columns(event.table, event.columns))
         known = self.catalog.tables.get((event.table.database, event.table.table))
         if known is not None and (known.primary_key == event.primary_key or not event.primary_key):
             held = known.schema(event.table, 0)
@@ -380,7 +380,7 @@ class Tables:
                 schemas.append(self.schema(state.table_id))
             except Skippable as error:
                 refused[state.table_id] = str(error)
-        written = tuple(records(self._restriction.stored(change) if self._restriction else change))
+        written = tuple(records(self.restriction.stored(change) if self.restriction else change))
         self.written += len(written)
         return TablesChanged(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
 
