@@ -8,7 +8,7 @@ Fold = Literal["case", "accents", "trailing spaces"]
 
 
 def folds(collation: str | None) -> tuple[Fold, ...]:
-    """Return the differences between texts that the collation ignores; empty if it is None or compares bytes.
+    """Return the differences between texts that the collation ignores; empty for None and `binary`.
 
     A name without an accent suffix ignores accents if it ignores case.
     """

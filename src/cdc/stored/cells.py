@@ -75,7 +75,8 @@ class Barrier:
 
 
 def load_barrier(stored: bytes) -> Barrier:
-    """Read the value of the cell `_barrier`. Format 1 had neither `ends` nor `incomplete`; both are then empty.
+    """Read the value of the cell `_barrier`. Format 1 had neither `ends` nor `incomplete`: then
+    `ends` is empty and `incomplete` is 0.
 
     Raises KeyError, ValueError, TypeError or AttributeError if the bytes are no barrier.
     """

@@ -2,7 +2,7 @@
 
 A *measure* is `count`, or `sum(amount)`, `avg(…)`, `min(…)`, `max(…)`, `unique(…)`, `percentile(amount, 95)`. A
 *filter* of `where:` is a column, an operator and a value: `status = paid`, `amount >= 10`, `country in (DE, 'AT')`,
-`note is null`. Neither is ever Solr's syntax.
+`note is null`. Neither contains Solr's query syntax.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class ByteBudget:
         return self._taken
 
     def enter(self, end: Callable[[], None]) -> HeldBytes:
-        """Add a connection."""
+        """Add a connection, and return the entry for its bytes. `end` is called to close the connection."""
         held = HeldBytes(end)
         with self._changed:
             self._held[held] = None

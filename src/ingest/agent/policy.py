@@ -134,7 +134,7 @@ def narrowed(
 ) -> NarrowedSource:
     """Return the source of a configuration as the policy restricts it. Raises UsageError if it names forbidden data.
 
-    `condition(text, may_compare)` returns an SQL condition that is safe to run, as `ingest.agent.conditions` does.
+    `condition(text, may_compare)` returns an SQL condition that is safe to run: `ingest.records.conditions.condition`.
     """
     local = policy.connections.get(spec.connection)
     if local is None:

@@ -75,7 +75,8 @@ def _is_same(held: LeftOutTable, why: Skippable) -> bool:
 
 
 def differs(known: TableDefinition | None, shown: TableDefinition, table: TableId) -> bool:
-    """Return whether the server's definition (`shown`) differs from the known one in engine, key or columns."""
+    """Return whether the server's definition (`shown`) differs from the known one in engine, primary key or columns, or
+    only one of both is a sequence. True if none is known."""
     if known is None or known.primary_key != shown.primary_key:
         return True
     if (known.engine or shown.engine).lower() != shown.engine.lower() or known.sequence != shown.sequence:

@@ -124,7 +124,11 @@ class RowEvents:
         return RowsEvent(raw, table, decoder, width, "", self._maps[key])
 
     def log_events(self, event: RowsEvent) -> Iterator[RowsLogged | RowsPartial | RowsQuarantined]:
-        """Yield the log events of a rows event: decoded rows, or RowsQuarantined with its bytes."""
+        """Yield the log events of a rows event.
+
+        These are RowsLogged, or RowsPartial if a row image lacks columns. If the event cannot be decoded, it is one
+        RowsQuarantined with the event's bytes.
+        """
         raw, table, decoder, width, why, _ = event
         if decoder is None:
             yield self._keep(event, why)

@@ -112,7 +112,7 @@ class Tables:
         )
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
-        """Return a table's columns at the current position, or None. Implements `ingest.binlog.SchemaSource`."""
+        """Return a captured table's current columns, or None if unknown. Implements `ingest.binlog.SchemaSource`."""
         known = self.catalog.tables.get(self._dialect.table_name(*table)) if self.captured(*table) else None
         if known is None:
             return None

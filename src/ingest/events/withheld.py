@@ -18,8 +18,9 @@ _ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+)?TO\s+(?:SAVEPOINT\s+)?(.+?
 
 
 class WithheldRows:
-    """The rows events of one transaction. `bytes` is their size. `released` are tables whose events were already
-    yielded."""
+    """The rows events of one transaction. `events` are those that are still withheld, `bytes` is their size.
+
+    `released` are the tables of events that `take` has already returned."""
 
     def __init__(self) -> None:
         self.events: list[RowsEvent] = []
@@ -48,8 +49,9 @@ class WithheldRows:
         return found
 
     def control(self, statement: str) -> tuple[TableId, ...]:
-        """Apply SAVEPOINT or ROLLBACK TO. Returns the tables to re-read, because events that are now undone were
-        already taken."""
+        """Apply SAVEPOINT or ROLLBACK TO; other statements have no effect.
+
+        Returns the tables to re-read: events that the statement undoes were already taken."""
         if found := _SAVEPOINT.fullmatch(statement):
             self._savepoints[_name(found[1])] = self._before + len(self.events)
         elif found := _ROLLBACK_TO.fullmatch(statement):

@@ -58,7 +58,8 @@ class SharedReads:
         return await asyncio.get_running_loop().run_in_executor(self._threads, question, *of)
 
     async def read(self, table: TableId, starts: Offsets) -> SharedBatch:
-        """Return the next batch from some offsets. There must be changes to read (`ahead`)."""
+        """Return the next batch from some offsets. Call it only if there are changes to read
+        (`ingest.changes.feed_interfaces.ahead`)."""
         key = table, frozenset(starts.items())
         found = self._kept.get(key)
         if found is None:

@@ -41,7 +41,7 @@ class SlotShown:
 
     @property
     def usable(self) -> bool:
-        """Return whether the server still has the log from the slot's position on."""
+        """Return whether capture can read from the slot: its plugin is pgoutput, and the server still has its log."""
         return self.status not in ("lost", "") and self.plugin == "pgoutput"
 
 

@@ -32,7 +32,8 @@ def named(table: TableId) -> str:
 
 
 def rows_of(table: TableId, *, partitioned: bool) -> str:
-    """Return the FROM clause of a table. For a plain table, it excludes rows of tables that inherit from it."""
+    """Return what follows FROM to read a table. Except for a partitioned table, it begins with ONLY: rows of tables
+    that inherit from it are left out."""
     return named(table) if partitioned else f"ONLY {named(table)}"
 
 

@@ -73,8 +73,8 @@ class TableWriter:
         return _dumps({name: values[name] for name in self.schema.primary_key}, default=_text)
 
     def truncated(self, value: bytes) -> Record:
-        """Return a truncate record for every partition, with an envelope of op `t`. Rows of smaller sequence numbers
-        are gone."""
+        """Return a record that is written to every partition. Its envelope `value` has op `t`: rows whose newest record
+        has a smaller sequence number no longer exist."""
         return Record(self.topic, naming.TRUNCATE_KEY, value, EVERY_PARTITION)
 
     def marker(self, position: Position, number: int, ts_ms: int) -> Record:

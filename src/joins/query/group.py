@@ -78,14 +78,14 @@ class Grouping:
     - `keys`: indexes of the row's values that form the group key; `key_types` are their types.
     - `arguments`: indexes of the values that the aggregate functions use.
     - `totals`, `bags`, `results`: the state of a group, and the functions computed from it.
-    - `always`: for a query without GROUP BY, the text of the key of its single group, which exists even without
-      rows.
+    - `always`: for a query without GROUP BY, the text of the key of its single group, which exists even without rows.
     - `change_detector`: number of the step that stores what each row contributed, so that the contribution can be
       retracted.
     - `number`: number of the step that stores the groups.
+    - `top`: for ROW_NUMBER() with a limit, which tuples of the group's bag become rows of the result.
 
-    A row of the result contains the key, then one value per function. Its id is the text of the key, NULL included.
-    A group without rows is deleted, except the one of `always`."""
+    Without `top`, a row of the result contains the key, then one value per function. Its id is the text of the key,
+    NULL included. A group without rows is deleted, except the one of `always`."""
 
     change_detector: int
     number: int

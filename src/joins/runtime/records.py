@@ -64,7 +64,9 @@ class Message(NamedTuple):
 
 
 class RefusedRecord(NamedTuple):
-    """A record that could not be read, or a row that could not be stored. `key` and `value` are in base64."""
+    """A record of a topic that could not be read, or a row of the result that could not be stored.
+
+    `key` and `value` are in base64. For a row, `topic` begins with `table ` and the joined table's name."""
 
     topic: str
     partition: int

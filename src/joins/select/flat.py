@@ -55,9 +55,8 @@ class FlatItem:
 class Flat:
     """A flattened query.
 
-    - `relations` and `shapes`: by alias, the tables that it reads, and their columns and keys. A table that comes
-      from a
-    merged subquery has the alias `subquery/table`.
+        - `relations` and `shapes`: by alias, the tables that it reads, and their columns and keys. A table that comes
+      from a merged subquery has the alias `subquery/table`.
     - `readings`: by alias, the relations that are separate queries.
     - `first`, `joins`, `where`, `items`, `group`, `having`: the clauses. `first` is the alias after FROM.
     - `partition`, `order`: for ROW_NUMBER(), names of items. Items that exist only for this purpose begin with `_`.

@@ -66,15 +66,16 @@ def lag_ms(settings: Mapping[str, str], wanted_ms: int) -> int | None:
 
 
 def settled_since(lag: int | None, wanted_ms: int, now_ms: int) -> int:
-    """Return a time (ms) when a run begins. Records after it are safe from compaction until the run has read them.
+    """Return the time (ms) after which records are safe from compaction until a run that begins now has read them.
 
-    It lies half of the compaction lag back: the other half is left for reading."""
+    It is half of the compaction lag before `now_ms`: the other half is left for reading. `lag` is None if the topic is
+    not compacted; then `wanted_ms` is used."""
     return now_ms - (wanted_ms if lag is None else lag) // 2
 
 
 def unread_since(lag: int | None, now_ms: int) -> int:
-    """Return a time (ms). A record that is older and still unread may soon be compacted, so the join must not
-    continue."""
+    """Return the time (ms) before which no record may be unread: such a record may soon be compacted, so the join must
+    not continue. 0 if the topic is never compacted (`lag` is None)."""
     return 0 if lag is None else now_ms - lag + min(_MARGIN_MS, lag // 4)
 
 

@@ -16,7 +16,7 @@ _REMEDY = "set `schema_change_behavior: evolve`, or give the table another name"
 
 
 def evolved(stored: Layout | None, wanted: Layout, behavior: SchemaChangeBehavior) -> Layout:
-    """Return the layout to write: the stored one if nothing changes, otherwise a new one with the next id.
+    """Return the layout to write: one with the stored id if no stored row changes, otherwise one with the next id.
 
     Raises UsageError, naming the columns, if the behavior does not allow the change."""
     if stored is None:

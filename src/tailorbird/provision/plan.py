@@ -94,7 +94,7 @@ class MakePeer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """Step: fill a new index by a scan. Its peer exists by then, so later writes are shipped."""
+    """Step: fill a new index by a scan of its table. The peer exists before, so HBase replicates later writes."""
 
     index: Index
     peer: str

@@ -13,9 +13,9 @@ class Flavour:
     `rows`: a dict by column name without absent columns, or a tuple with `ABSENT` in their place. `decimal`: the
     server's text, or `Decimal`. `json`: Python values (`JSON_NULL` for a null document), or JSON text. `temporal`: the
     server's text (UTC); `iso` puts a T between date and time and a Z after TIMESTAMP. `binary`: bytes, or base64 text.
-    `packed`: geometries and vectors. `unknown_sign`: what to do with an integer whose highest bit is set, if neither
-    metadata nor a schema defines its sign. `canonical` is the form of `cdc.model.types`: a value without such a form,
-    such as a zero date, raises `Unrepresentable`.
+    `packed` (geometries and vectors): the server's bytes. `bit`: a number. `unknown_sign`: what to do with an integer
+    whose highest bit is set, if neither metadata nor a schema defines its sign. `canonical` is the form of
+    `cdc.model.types`: a value without such a form, such as a zero date, raises `Unrepresentable`.
     """
 
     rows: Literal["dict", "tuple"] = "dict"

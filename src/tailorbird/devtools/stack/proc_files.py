@@ -48,7 +48,8 @@ def check_space(folder: Path, need_mib: int) -> None:
 
 
 def mark_home(home: Path) -> None:
-    """Create the data folder with a marker file. Raises UsageError if the folder contains other files."""
+    """Create the data folder with a marker file. Raises UsageError if the folder contains other files,
+    unless it has the default name."""
     mark = home / _MARK
     if mark.exists():
         return

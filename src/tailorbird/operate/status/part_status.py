@@ -47,7 +47,9 @@ class PartStatus:
 
     @property
     def moves(self) -> bool:
-        """Return whether the process needs no action. False for one that restarts after an error."""
+        """Return whether the process needs no action.
+
+        True also for `unknown` and `elsewhere`; False for a process that starts again after an error."""
         return self.state in ("moving", "unknown", "elsewhere") or (self.state == "starting" and not self.error)
 
 

@@ -66,8 +66,9 @@ class NearRows(Protocol):
 class FarDocuments(Protocol):
     """The far end: documents that queries see, with the compared fields (tailorbird.verify.index.solr_documents).
 
-    `visible` returns the timestamp up to which queries see everything, or None before the first barriers. `wait`
-    waits until that is at least a timestamp, and returns False if it takes too long."""
+    `scan` and `versions` yield all documents, or only their fences, in the order of the ids; `documents` returns those
+    with some ids. `visible` returns the timestamp (ms) up to which queries see everything, or None before the first
+    barriers. `wait` waits until `visible` is at least a timestamp, and returns False if that takes too long."""
 
     def scan(self) -> Iterator[tuple[str, Document]]: ...
     def versions(self) -> Iterator[tuple[str, int]]: ...

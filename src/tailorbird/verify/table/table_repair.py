@@ -67,9 +67,10 @@ class RepairedRows:
 def repair_rows(
     wrong: Sequence[DifferingRow], kept: RowRemover, join: RereadRequests, *, now_ms: int, without_join: bool = False
 ) -> RepairedRows:
-    """Repair the rows in `wrong`. May be repeated. `without_join` only deletes rows that should not exist.
+    """Repair the rows in `wrong`, except those whose timestamp is in the future. May be repeated.
 
-    Raises Retriable while a server is unavailable; some rows may be repaired then."""
+    `without_join` only deletes rows that should not exist. Raises Retriable while a server is unavailable; some rows
+    may be repaired then."""
     early = {
         one.key: f"its timestamp {one.stored.version // 2} is in the future"
         for one in wrong

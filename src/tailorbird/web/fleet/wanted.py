@@ -49,7 +49,9 @@ def wanted(topology: Topology, declared: Mapping[str, Mapping[str, Any]], state:
 
 
 def agents_of(source: str, choice: AgentChoice, state: FleetState) -> list[str]:
-    """Return the agents that a source's `agent:` selects: by name, or by the labels of their last connection."""
+    """Return the agents that a source's `agent:` selects: by name, or by the labels of their last connection.
+
+    Raises UsageError if no agent has connected with these labels."""
     if choice.names:
         return list(choice.names)
     found = [

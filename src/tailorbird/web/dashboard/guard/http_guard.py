@@ -18,7 +18,7 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
 class StrictHeaders:
-    """ASGI layer that adds a content security policy to every HTTP response that has none."""
+    """ASGI layer that adds security headers to every HTTP response, and a content security policy if it has none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
