@@ -44,7 +44,10 @@ _LONGEST_WAIT = 15.0  # seconds between attempts while a server is unavailable
 
 
 def choose(topology: Topology, name: str | None) -> Source:
-    """Return the source to capture. The name is optional if the topology has only one source."""
+    """Return the source to capture. The name is optional if the topology has only one source.
+
+    Raises UsageError if the choice is missing or wrong.
+    """
     if name is None and len(topology.sources) == 1:
         return next(iter(topology.sources.values()))
     if name is None or name not in topology.sources:

@@ -52,7 +52,9 @@ class BoundedListener(socket.socket):
         super().listen(max(backlog, _BACKLOG))
 
     def accept(self) -> tuple[socket.socket, tuple[str, int]]:
-        """Return the next connection and its client. An idle connection may be closed to make room."""
+        """Return the next connection and its client. An idle connection may be closed to make room.
+
+        Raises ConnectionAbortedError if the new one is closed because all others are busy."""
         plain, where = super().accept()
         peer: Peer = where[:2]
         one = _Reporting(plain, lambda: self._ended(peer))

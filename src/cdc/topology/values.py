@@ -36,7 +36,7 @@ class Value:
         self.reader.fail(_first_line(self.node), self.path, what, expected)
 
     def lack(self, what: str, expected: str) -> NoReturn:
-        """Fail because this host lacks a file or variable."""
+        """Fail because this host lacks a file or variable. Always raises MissingSecret."""
         at = _first_line(self.node)
         raise MissingSecret(file=self.reader.file, line=at, path=self.path, what=what, expected=expected)
 

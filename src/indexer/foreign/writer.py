@@ -73,7 +73,8 @@ class ForeignWriter:
     def complete(self, touched: Mapping[bytes, set[Column]], tally: Tally) -> list[DeadLetter]:
         """Update the documents of some rows to the rows' current state in HBase, by compare-and-set.
 
-        `touched` gives for each row key the columns that an edit wrote or deleted."""
+        `touched` gives for each row key the columns that an edit wrote or deleted. Raises Retriable for rows that are
+        written faster than they can be indexed."""
         self._ensure_fields()
         dead_letters: list[DeadLetter] = []
         waiting = touched

@@ -58,7 +58,7 @@ class MemoryState:
         self._state: dict[str, Any] | None = None
 
     def read(self) -> dict[str, Any] | None:
-        """Return the stored progress."""
+        """Return the stored progress. None before the first `write`, and after `clear`."""
         return self._state
 
     def write(self, state: dict[str, Any]) -> None:

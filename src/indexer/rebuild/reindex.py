@@ -42,7 +42,8 @@ class Reindex:
     def prepare(self) -> str:
         """Create the new collection and let the live feed fill it too. Return its name.
 
-        If an interrupted rebuild has created a collection, that one is used again."""
+        If an interrupted rebuild has created a collection, that one is used again. Raises UsageError while the live
+        collection itself is still being filled."""
         self.settle()
         stored = self._state.read()
         if stored is not None and stored["collection"] == self._live:
@@ -76,7 +77,9 @@ class Reindex:
         return standby
 
     def rollback(self) -> str:
-        """Restore what queries saw before the last swap, or cancel a running rebuild. Return what was done."""
+        """Restore what queries saw before the last swap, or cancel a running rebuild. Return what was done.
+
+        Raises UsageError if there is nothing to roll back to."""
         self.settle()
         stored = self._state.read()
         if stored is not None and stored["collection"] != self._live:

@@ -109,7 +109,9 @@ class StoredProgress:
         self._node = f"{parent_node(peer)}/progress"
 
     def read(self, region: bytes) -> RegionProgress | None:
-        """Return the progress that `write` stored for a region, or None if no batch is in progress."""
+        """Return the progress that `write` stored for a region, or None if no batch is in progress.
+
+        Raises Fatal if the stored value is malformed."""
         node = f"{self._node}/{region.decode()}"
         with answering():
             try:

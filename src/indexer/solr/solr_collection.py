@@ -66,7 +66,7 @@ class SolrCollection:
         """Add the fields that the schema lacks. Return whether any was missing.
 
         A field keeps its type, even if the column's type has changed. Values that fit are then converted, and others
-        are refused, until the index is rebuilt."""
+        are refused, until the index is rebuilt. Raises Retriable while other processes add fields, too."""
         fields_wanted, added = list(wanted), False
         with self._schema_lock:
             for _ in range(_ADD_ATTEMPTS):
@@ -251,7 +251,8 @@ class SolrCollection:
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:
         """Write documents on condition that their `_version_` is unchanged (-1: absent), without the fence.
 
-        Return the ids of the documents whose condition failed, and the documents that Solr refused."""
+        Return the ids of the documents whose condition failed, and the documents that Solr refused. Raises Retriable
+        while Solr is unavailable or has no such collection."""
         if not documents:
             return set(), []
         path = (

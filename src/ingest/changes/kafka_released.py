@@ -54,7 +54,10 @@ class KafkaReleased:
         self._consumer = Consumer(reader_settings(topology))
 
     def begin(self) -> None:
-        """Find the newest record of each source, even if those of other sources are much newer."""
+        """Find the newest record of each source, even if those of other sources are much newer.
+
+        Raises Retriable while Kafka is unavailable or the topic does not exist.
+        """
         step = _STEP
         try:
             known = self._consumer.list_topics(timeout=TIMEOUT).topics

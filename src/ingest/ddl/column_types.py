@@ -308,7 +308,9 @@ def read_charset(cursor: Cursor) -> tuple[str | None, str | None]:
 
 def resolved(words: TypeWords, default_charset: str | None, dialect: Dialect) -> tuple[str, str | None]:
     """Return the printed type and the character set of a column, given the table's default character set (None: not
-    known)."""
+    known).
+
+    Raises DdlNotUnderstood if a text needs that default and it is not known."""
     if not words.stem:
         return words.text, None
     charset = words.charset or default_charset

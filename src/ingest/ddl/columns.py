@@ -153,7 +153,10 @@ def period(columns: Iterable[ColumnDefinition]) -> tuple[str, str]:
 
 
 def collated(words: TypeWords, charset: str, inherited: str | None, dialect: Dialect) -> str | None:
-    """Return the collation of a column with this character set; `inherited` is the table's default collation."""
+    """Return the collation of a column with this character set; `inherited` is the table's default collation.
+
+    None if the table's default is not known.
+    """
     if words.collation == BY_CODE:
         return bin_collation(charset)
     if words.collation:

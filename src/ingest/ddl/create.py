@@ -65,6 +65,7 @@ def table_of(
     """Return the definition of a table with these columns, keys and options.
 
     `chosen` are the columns of CREATE TABLE … SELECT: they come last; one that is also declared has that declaration.
+    Raises DdlNotUnderstood if two columns have the same name.
     """
     charset, collation = options.charset, options.collation
     made = [column.definition(charset, collation, cursor.dialect) for column in columns]

@@ -66,7 +66,10 @@ class RowEvents:
         self._maps: dict[bytes, bytes] = {}
 
     def map(self, raw: RawEvent) -> TableDescribed | None:
-        """Register a TABLE_MAP event. Returns an event if its metadata is new for a captured table."""
+        """Register a TABLE_MAP event. Returns an event if its metadata is new for a captured table.
+
+        Otherwise returns None.
+        """
         data, size = raw.data, self._stream.id_size
         key = data[HEADER_SIZE : HEADER_SIZE + size]
         table = _table_named(data, HEADER_SIZE + size + 2)

@@ -50,7 +50,10 @@ class FolderExport:
             raise UsageError(what, "wait for it, or choose another folder") from error
 
     def begin(self) -> Offsets | None:
-        """Return the offsets after the last file; None if there is no file. Removes unfinished files."""
+        """Return the offsets after the last file; None if there is no file. Removes unfinished files.
+
+        Raises UsageError if the folder contains files of another format.
+        """
         for left in self.folder.glob(".*.part"):
             left.unlink()
         last: tuple[int, Offsets] | None = None

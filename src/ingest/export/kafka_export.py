@@ -78,7 +78,8 @@ class TopicExport:
             consumer.close()
 
     def write(self, cut: ExportCut) -> None:
-        """Commit a cut's records and the next offsets in one transaction."""
+        """Commit a cut's records and the next offsets in one transaction. Raises Retriable while Kafka is
+        unavailable."""
         try:
             self._producer.begin_transaction()
             for key, value in self._records(cut, self._topology):

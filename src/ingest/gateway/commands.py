@@ -154,7 +154,7 @@ class FleetCommands:
         return found
 
     def config(self, source: str, version: int | None = None) -> dict[str, Any]:
-        """Return one version (None: the newest) of a source's configuration, and the list of its versions."""
+        """Return a version (None: newest) of a source's configuration, and all versions. Raises NotFound if unknown."""
         versions = self._topic.state.desired.get(source, ())
         found = [one for one in versions if version in (None, one.version)]
         if not found:

@@ -68,7 +68,9 @@ class KafkaState:
         return self._state
 
     def fresh(self) -> FleetState:
-        """Wait until all records that the topic contains now are read, and return the state."""
+        """Wait until all records that the topic contains now are read, and return the state.
+
+        Raises Retriable while Kafka is unavailable."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         deadline = time.monotonic() + TIMEOUT
         while True:

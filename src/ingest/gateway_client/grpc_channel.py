@@ -67,7 +67,10 @@ class SessionChannel:
         return number
 
     def answered(self, call: int) -> Any:
-        """Wait for the answer to a call, and return it."""
+        """Wait for the answer to a call, and return it.
+
+        Raises the error that the gateway answers, or Retriable if no answer arrives in time.
+        """
         with self._heard:
             in_time = self._heard.wait_for(lambda: self.arrived(call), _TIMEOUT)
             failure = self._failures.pop(call, None) or (self._over if call not in self._done else None)
@@ -84,7 +87,10 @@ class SessionChannel:
         return call in self._done or call in self._failures or self._over is not None
 
     def spend(self, size: int) -> None:
-        """Wait until credit is left, then subtract `size` bytes from it. One message may make the credit negative."""
+        """Wait until credit is left, then subtract `size` bytes from it. One message may make the credit negative.
+
+        Raises Retriable if no credit arrives in time, or the error that ended the channel.
+        """
         with self._heard:
             if not self._heard.wait_for(lambda: self._credit > 0 or self._over is not None, _TIMEOUT):
                 raise Retriable("the gateway accepts no records")

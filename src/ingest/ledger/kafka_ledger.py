@@ -81,7 +81,10 @@ class KafkaLedger:
             raise Retriable(f"Kafka at {self._topology.log.brokers}: {error.args[0].str()}", _RUNNING) from error
 
     def poll(self, seconds: float, now_ms: int) -> int:
-        """Wait up to `seconds` for records, and apply them. Returns the number of records."""
+        """Wait up to `seconds` for records, and apply them. Returns the number of records.
+
+        Raises Retriable while Kafka is unavailable.
+        """
         try:
             found = self._poll(seconds, now_ms)
         except KafkaException as error:

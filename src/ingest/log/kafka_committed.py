@@ -36,7 +36,10 @@ class CommittedRecords:
         self._key = naming.transactional_id(topology.name, source.name).encode()
 
     def last_position(self) -> bytes | None:
-        """Return the source's newest position record, from its own partition or else from all others."""
+        """Return the source's newest position record, from its own partition or else from all others.
+
+        None if there is none.
+        """
         own = self._topics.positions_partition
         with self._reader() as consumer:
             metadata = consumer.list_topics(self._topics.positions, timeout=TIMEOUT)

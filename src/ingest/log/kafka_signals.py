@@ -33,7 +33,7 @@ class KafkaSignals:
         return [signal_of(value) for value in found], following
 
     def values(self, start: int | None) -> tuple[list[Mapping[str, Any]], int | None]:
-        """Return the same signals as the JSON objects in the topic."""
+        """Return the same signals as the JSON objects in the topic. Raises Retriable if Kafka is unavailable."""
         found: list[Mapping[str, Any]] = []
         try:
             if self._consumer is None:

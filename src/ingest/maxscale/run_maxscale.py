@@ -44,7 +44,9 @@ class CdcOptions:
 
 
 def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
-    """Serve until SIGTERM or SIGINT. Waits while Kafka is unavailable."""
+    """Serve until SIGTERM or SIGINT. Waits while Kafka is unavailable.
+
+    Raises UsageError for unknown sources, an invalid or insecure address, or if no user may log in."""
     topology = load_topology(file)
     if unknown := [name for name in options.sources if name not in topology.sources]:
         raise UsageError(f"{file} has no source {unknown[0]}", "--source " + " | ".join(topology.sources))

@@ -61,35 +61,38 @@ def reader_of(column_type: str, *, decimals: str = "string") -> Read:
 
 
 def whole(value: Any) -> int:
-    """Convert a whole number, or its text."""
+    """Convert a whole number, or its text. Raises ValueError or Unrepresentable for other values."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise Unrepresentable(f"{value!r} is not a whole number")
     return int(value)
 
 
 def flag(value: Any) -> bool:
-    """Convert a boolean, or 0 and 1."""
+    """Convert a boolean, or 0 and 1. Raises Unrepresentable for other values."""
     if value in (True, False, 0, 1):
         return bool(value)
     raise Unrepresentable(f"{value!r} is not a boolean")
 
 
 def number(value: Any) -> float | str:
-    """Convert a floating-point number; Debezium writes NaN and infinities as strings."""
+    """Convert a floating-point number; Debezium writes NaN and infinities as strings.
+
+    Raises ValueError or Unrepresentable for other values.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unrepresentable(f"{value!r} is not a number")
     return float_of(float(value))
 
 
 def text(value: Any) -> str:
-    """Return a text, or bytes in base64, unchanged."""
+    """Return a text, or bytes in base64, unchanged. Raises Unrepresentable for other values."""
     if not isinstance(value, str):
         raise Unrepresentable(f"{value!r} is not a text")
     return value
 
 
 def geometry(value: Any) -> Struct:
-    """Convert Debezium's struct of a geometry."""
+    """Convert Debezium's struct of a geometry. Raises Unrepresentable for other values."""
     if not isinstance(value, dict):
         raise Unrepresentable(f"{value!r} is not a geometry")
     try:
@@ -100,7 +103,7 @@ def geometry(value: Any) -> Struct:
 
 
 def floats(value: Any) -> list[Member]:
-    """Convert a vector: an array of finite numbers."""
+    """Convert a vector: an array of finite numbers. Raises Unrepresentable for other values."""
     if not isinstance(value, list):
         raise Unrepresentable(f"{value!r} is not a vector")
     found = [number(one) for one in value]
@@ -145,7 +148,7 @@ def fixed(value: decimal.Decimal, scale: int) -> str:
 
 
 def day(value: Any) -> str:
-    """Convert a date: a number of days since 1970, or a text."""
+    """Convert a date: a number of days since 1970, or a text. Raises Unrepresentable for other values."""
     try:
         if isinstance(value, int):
             return f"{(_EPOCH + dt.timedelta(days=value)).date().isoformat()}Z"
@@ -173,7 +176,7 @@ def moment(scale: int) -> Read:
 
 
 def clock(value: Any, scale: int = 1) -> str:
-    """Convert a time: a number in units of `scale` microseconds, or a text."""
+    """Convert a time: a number in units of `scale` microseconds, or a text. Raises Unrepresentable for other values."""
     if isinstance(value, int) and not isinstance(value, bool):
         micros = abs(value) * scale
         seconds, fraction = divmod(micros, 1_000_000)

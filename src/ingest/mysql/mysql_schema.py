@@ -49,7 +49,10 @@ def check_server(connection: Connection, source: Source) -> None:
 
 
 def head(connection: Connection, source: Source) -> Position:
-    """Return the current end of the log. Statements that begin later see every transaction in its GTID set."""
+    """Return the current end of the log. Statements that begin later see every transaction in its GTID set.
+
+    Raises Fatal if the server writes no binary log.
+    """
     with translated(source, "read the log's end"):
         version = str(query(connection, "SELECT VERSION()")[0][0])
         maria = "mariadb" in version.lower()

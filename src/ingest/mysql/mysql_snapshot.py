@@ -244,7 +244,8 @@ def _images(schema: TableSchema, rows: Any) -> Iterator[Image]:
 def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
     """Convert a row of a SELECT to an image. It becomes a RefusedImage if a value has no canonical form.
 
-    `readers` are name and value reader of each column.
+    `readers` are name and value reader of each column. Raises TableChanged if a value is not of its column's known
+    type: the table was altered.
     """
     values: dict[str, Canonical] = {}
     refused: dict[str, str] = {}

@@ -202,7 +202,8 @@ def absent(source: Source, table: TableId) -> Refusal:
 def refused(source: Source, table: TableId, one: TableShown, version: int, *, stored: bool = True) -> Refusal | None:
     """Return why a table is not captured: publishing would harm its application, or the log does not identify its rows.
 
-    `stored`: the publication includes stored generated columns, or may be changed to include them.
+    `stored`: the publication includes stored generated columns, or may be changed to include them. None if it can be
+    captured.
     """
     keys = {key.name: key.columns for key in one.definition.keys}
     found = refusal_of(

@@ -97,7 +97,9 @@ class PgWatch:
         self._next = began + max(OFTEN, _SHARE * took)
 
     def due(self, place: int) -> list[tuple[TableId, int, str]]:
-        """Return (table, OID, reason) of tables to re-read that were found by checks before a log position."""
+        """Return (table, OID, reason) of tables to re-read that were found by checks before a log position.
+
+        Raises Retriable for a change that needs a new session."""
         if not self._found:
             return []
         ready = [one for one in self._found.values() if one.lsn <= place]

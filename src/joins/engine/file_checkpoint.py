@@ -117,7 +117,9 @@ class QueryCheckpoint:
 
 
 def stored_record(folder: Path) -> QueryRecord | None:
-    """Return the record in a folder, or None. Another process may hold the folder."""
+    """Return the record in a folder, or None. Another process may hold the folder.
+
+    Raises Fatal if the record cannot be read."""
     file = folder / _RECORD
     if not file.exists():
         return None

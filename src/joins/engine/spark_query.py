@@ -157,7 +157,10 @@ class BatchSink:
         self.raised, self.failure = False, None
 
     def write(self, rows: DataFrame, batch: int) -> None:
-        """Write the rows of one batch, then its barriers."""
+        """Write the rows of one batch, then its barriers.
+
+        Raises Retriable if the query must restart first, to learn the truncation points of the batch before.
+        """
         self.metrics.health.begun(time.monotonic())
         try:
             with self._busy:

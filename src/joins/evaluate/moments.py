@@ -65,7 +65,10 @@ def last_day(days: int) -> int:
 
 
 def truncated(unit: str, micros: int) -> int:
-    """Truncate a datetime to the start of a unit such as `month`. Weeks begin on Monday."""
+    """Truncate a datetime to the start of a unit such as `month`. Weeks begin on Monday.
+
+    Raises UnknownValue for other units.
+    """
     if unit in _UNITS:
         return micros - micros % _UNITS[unit]
     days = micros // DAY
@@ -98,7 +101,7 @@ def formatted(micros: int, pattern: str) -> str:
 
 
 def date_text(days: int) -> str:
-    """Return a date as Spark casts it to text."""
+    """Return a date as Spark casts it to text. Raises UnknownValue for years beyond 1 to 9999."""
     year, month, day = civil(days)
     if not 1 <= year <= 9999:
         raise UnknownValue("a year beyond 1 to 9999 as text")
@@ -136,7 +139,10 @@ _MOMENT = re.compile(
 
 
 def moment_of(text: str) -> int | None:
-    """Parse a datetime to microseconds. None if the text is not a datetime. Its time zone is ignored."""
+    """Parse a datetime to microseconds. None if the text is not a datetime. Its time zone is ignored.
+
+    Raises UnknownValue for a text that Spark might or might not read.
+    """
     trimmed = _trimmed(text)
     if trimmed[:1] == "" or (trimmed[0] not in "+-" and not trimmed[0].isascii()):
         return None

@@ -58,7 +58,9 @@ def exactly(part: Prepared, function: Callable[[Any], Any]) -> Callable[[Any], A
 
 
 def unified(parts: Sequence[Prepared]) -> LogicalType:
-    """Return the common type of several operands. The compiler has already cast them to it."""
+    """Return the common type of several operands. The compiler has already cast them to it.
+
+    Raises UnknownValue for types of different families, or a conversion that is not known."""
     kinds = {part.type for part in parts} - {NULL}
     if len(kinds) > 1:
         wanted = NULL

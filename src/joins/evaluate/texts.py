@@ -91,7 +91,9 @@ _OF_GEOMETRY = ("^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$", "^SRID=([0-9]+);"
 
 
 def regexp_extract(text: str, pattern: str, group: int) -> str:
-    """Return group number `group` of the first match. Empty without a match."""
+    """Return group number `group` of the first match. Empty without a match.
+
+    Raises UnknownValue for other patterns than those that the compiler writes for geometries."""
     if pattern not in _OF_GEOMETRY or "\n" in text:
         raise UnknownValue(f"the expression {pattern}")
     found = re.search(pattern, text)
@@ -99,7 +101,8 @@ def regexp_extract(text: str, pattern: str, group: int) -> str:
 
 
 def regexp_replace(text: str, pattern: str, by: str) -> str:
-    """Replace all matches."""
+    """Replace all matches. Raises UnknownValue for other patterns than those that the compiler writes for
+    geometries."""
     if pattern not in _OF_GEOMETRY or by:
         raise UnknownValue(f"the expression {pattern}")
     return re.sub(pattern, by, text)
@@ -148,7 +151,9 @@ def json_steps(path: str) -> tuple[str | int, ...]:
 
 def get_json_object(text: str, path: str) -> str | None:
     """Return the value at a path of a JSON text: strings without quotes, other values as JSON. None if there is
-    none."""
+    none.
+
+    Raises UnknownValue where Spark's result is not known."""
     steps = json_steps(path)
     try:
         value = _DECODER.decode(text)

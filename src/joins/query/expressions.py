@@ -80,7 +80,9 @@ def any_of(*conditions: str | None) -> str | None:
 
 def guarded(guard: str, condition: str | None) -> str | None:
     """Return `condition`, restricted to rows where `guard` is true. Elsewhere the value is not computed and cannot
-    fail."""
+    fail.
+
+    None if `condition` is None."""
     return None if condition is None else f"({guard} AND {condition})"
 
 

@@ -259,5 +259,5 @@ def null_key(k: bytes) -> bool:
 
 
 def as_text(stored: bytes | None) -> str | None:
-    """Return bytes as a dead letter carries them."""
+    """Return bytes as a dead letter carries them. They are in base64; None for None."""
     return None if stored is None else base64.b64encode(stored).decode()

@@ -24,7 +24,8 @@ def end_offsets(
 ) -> dict[str, dict[int, int]]:
     """Return the current end of each partition.
 
-    Waits until capture has created all topics, and calls `waiting` with the missing ones. Returns {} once `stopped`."""
+    Waits until capture has created all topics, and calls `waiting` with the missing ones. Returns {} once `stopped`.
+    Raises Retriable while Kafka is unavailable."""
     consumer = consumer_of(servers)
     try:
         while not stopped():

@@ -206,7 +206,10 @@ class HBaseAdmin:
         raise Retriable(f"HBase does not finish {method}", "see `tailorbird stack logs hbase`, then try again")
 
     def call(self, method: str, request: Message, answer: type[M]) -> M:
-        """Call a method of MasterService and return its answer."""
+        """Call a method of MasterService and return its answer.
+
+        Raises Retriable if HBase's master becomes unavailable, or the error that it answers.
+        """
         call_id = next(self._calls)
         header = pb.RequestHeader(call_id=call_id, method_name=method, request_param=True)
         try:

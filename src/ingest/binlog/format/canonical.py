@@ -120,7 +120,9 @@ def _struct(stored: bytes, *, point: bool) -> Struct:
 
 
 def vector(stored: bytes) -> list[float]:
-    """Convert the stored bytes of a VECTOR (little-endian, four per number) to canonical form."""
+    """Convert the stored bytes of a VECTOR (little-endian, four per number) to canonical form.
+
+    Raises Unrepresentable for another length, or numbers that are not finite."""
     if len(stored) % 4:
         raise Unrepresentable(f"{len(stored)} bytes are not a vector")
     found = [number for (number,) in iter_unpack("<f", stored)]

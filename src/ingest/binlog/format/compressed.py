@@ -39,7 +39,10 @@ class Payload:
 
 
 def parse_payload(body: bytes) -> Payload:
-    """Decode the body of a TRANSACTION_PAYLOAD event."""
+    """Decode the body of a TRANSACTION_PAYLOAD event.
+
+    Raises CorruptBinlog if the declared size is not that of the event.
+    """
     compression, size, claimed = _PLAIN, None, None
     at = 0
     while True:
@@ -61,7 +64,10 @@ def parse_payload(body: bytes) -> Payload:
 
 
 def payload_events(payload: Payload) -> Iterator[bytes]:
-    """Yield the events inside a payload one by one, each with header and without checksum."""
+    """Yield the events inside a payload one by one, each with header and without checksum.
+
+    Raises CorruptBinlog for damaged data or other sizes than declared, UnsupportedEvent for another method than zstd.
+    """
     if payload.compression == _PLAIN:
         source: io.BufferedIOBase | zstd.ZstdFile = io.BytesIO(payload.data)
     elif payload.compression == _ZSTD:

@@ -129,7 +129,7 @@ class GtidSet:
 
     @classmethod
     def decode(cls, data: bytes) -> GtidSet:
-        """Decode the body of a PREVIOUS_GTIDS event; inverse of `encode`."""
+        """Decode the body of a PREVIOUS_GTIDS event; inverse of `encode`. Raises ValueError for impossible counts."""
         head = U64(data, 0)[0]
         tagged = head >> 56 == 1
         count = head >> 8 & 0xFFFFFFFFFFFF if tagged else head

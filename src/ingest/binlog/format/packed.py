@@ -18,7 +18,10 @@ I64: Final = Struct("<q").unpack_from
 
 
 def length_encoded(data: Buffer, at: int) -> tuple[int, int]:
-    """Read a length-encoded integer. Returns the value and the offset after it."""
+    """Read a length-encoded integer. Returns the value and the offset after it.
+
+    Raises ValueError for another first byte.
+    """
     first = data[at]
     if first < 251:
         return first, at + 1
@@ -64,7 +67,8 @@ def take_short(data: bytes, at: int) -> tuple[bytes, int]:
 def variable_unsigned(data: Buffer, at: int) -> tuple[int, int]:
     """Read an unsigned integer of MySQL's serialization library. Returns the value and the offset after it.
 
-    The number of trailing one bits in the first byte is the number of further bytes.
+    The number of trailing one bits in the first byte is the number of further bytes. Raises ValueError if it is longer
+    than the data.
     """
     first = data[at]
     extra = 0

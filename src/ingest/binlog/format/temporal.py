@@ -97,7 +97,8 @@ ZERO_DATETIME: Final = "0000-00-00 00:00:00"
 
 
 def fraction_text(micros: int, digits: int) -> str:
-    """Format microseconds as `.ffffff`, cut to `digits` digits; empty for none."""
+    """Format microseconds as `.ffffff`, cut to `digits` digits; empty for none. Raises ValueError for a second or
+    more."""
     if micros > 999_999:
         raise ValueError(f"no fraction of a second: {micros} microseconds")
     return f".{micros:06d}"[: digits + 1] if digits else ""
@@ -112,7 +113,7 @@ def timestamp_text(seconds: int, micros: int = 0, digits: int = 0) -> str:
 
 
 def duration_text(hours: int, minutes: int, seconds: int, micros: int, digits: int, negative: bool) -> str:
-    """Format a TIME: `-838:59:59.000000` to `838:59:59.000000`."""
+    """Format a TIME: `-838:59:59.000000` to `838:59:59.000000`. Raises ValueError for impossible parts."""
     if minutes > 59 or seconds > 59 or hours > 1023:
         raise ValueError(f"no time: {hours}:{minutes}:{seconds}")
     sign = "-" if negative else ""

@@ -181,7 +181,9 @@ def _item(data: bytes, at: int, kind: int, value: int, large: int, depth: int, b
 
 
 def opaque_value(kind: int, raw: bytes) -> Any:
-    """Decode an SQL value inside a document: `kind` is its column type, `raw` its bytes."""
+    """Decode an SQL value inside a document: `kind` is its column type, `raw` its bytes.
+
+    Raises ValueError for a DECIMAL of another length than its type has."""
     if kind == 246 and len(raw) > 2:
         plan = decimal_plan(raw[0], raw[1])
         if len(raw) - 2 != plan.size:

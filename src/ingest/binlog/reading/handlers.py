@@ -28,7 +28,7 @@ class ContentHandler:
     injection: deque[e.Event]
 
     def process_event(self, event: e.Event) -> e.Event | None:
-        """Pass an event to the method for its class."""
+        """Pass an event to the method for its class. Returns the event to pass on, or None to drop it."""
         match event:
             case e.Query():
                 return self.process_query(event)

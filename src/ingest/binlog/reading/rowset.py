@@ -168,7 +168,10 @@ class Converter:
     """
 
     def to_text(self, value: TypedValue) -> str | None:
-        """Return a value as the text that the server prints."""
+        """Return a value as the text that the server prints.
+
+        None for SQL NULL. Raises UndecodableValue for a partial JSON update, and for bytes that are not UTF-8.
+        """
         raw = self._present(value)
         if raw is None or isinstance(raw, str):
             return None if raw is None else (json_dumps(raw) if value.type is ColumnType.JSON else raw)
@@ -186,7 +189,10 @@ class Converter:
         return str(raw)
 
     def to_integer(self, value: TypedValue) -> int | None:
-        """Return a value as an integer. A decimal or floating-point number must be whole."""
+        """Return a value as an integer. A decimal or floating-point number must be whole.
+
+        None for SQL NULL. Raises UndecodableValue for other values.
+        """
         raw = self._present(value)
         if raw is None:
             return None
@@ -201,7 +207,10 @@ class Converter:
         return int(number)
 
     def to_float(self, value: TypedValue) -> float | None:
-        """Return a value as the nearest floating-point number."""
+        """Return a value as the nearest floating-point number.
+
+        None for SQL NULL. Raises UndecodableValue if it is not a number.
+        """
         raw = self._present(value)
         try:
             return None if raw is None else float(raw)
@@ -209,7 +218,8 @@ class Converter:
             raise UndecodableValue(f"{raw!r:.40} is not a number") from error
 
     def to_decimal(self, value: TypedValue) -> Decimal | None:
-        """Return a value as an exact decimal number."""
+        """Return a value as an exact decimal number. None for SQL NULL. Raises UndecodableValue if it is not a
+        number."""
         raw = self._present(value)
         try:
             return None if raw is None else Decimal(raw if isinstance(raw, int | float | Decimal) else str(raw))
@@ -217,7 +227,7 @@ class Converter:
             raise UndecodableValue(f"{raw!r:.40} is not a number") from error
 
     def to_floats(self, value: TypedValue) -> list[float] | None:
-        """Return the numbers of a VECTOR."""
+        """Return the numbers of a VECTOR. None for SQL NULL. Raises UndecodableValue for other values."""
         raw = self._present(value)
         if raw is None:
             return None

@@ -170,7 +170,10 @@ class EventStream:
         return data
 
     def unfold(self, raw: RawEvent) -> Iterator[RawEvent]:
-        """Yield the events inside a compressed transaction. All have the place of the compressed event."""
+        """Yield the events inside a compressed transaction. All have the place of the compressed event.
+
+        Raises CorruptBinlog for damaged data, and the other errors of `payload_events`.
+        """
         try:
             payload = parse_payload(raw.data[HEADER_SIZE:])
             for data in payload_events(payload):
@@ -183,7 +186,10 @@ class EventStream:
             raise CorruptBinlog(f"a compressed transaction cannot be decoded: {error}", where=raw.where) from error
 
     def map_table(self, raw: RawEvent) -> TableDecoder:
-        """Register a TABLE_MAP event. A new decoder is created only if the bytes differ from those of the last one."""
+        """Register a TABLE_MAP event. A new decoder is created only if the bytes differ from those of the last one.
+
+        Raises CorruptBinlog for damaged data, and other BinlogErrors.
+        """
         body = raw.data[HEADER_SIZE:]
         key = body[: self.id_size]
         self._mapped_in[key] = self.progress.transactions
@@ -261,7 +267,10 @@ class EventStream:
             )
 
     def typed(self, raw: RawEvent) -> e.Event:
-        """Decode an event to its typed form. TABLE_MAP and rows events register and use table maps."""
+        """Decode an event to its typed form. TABLE_MAP and rows events register and use table maps.
+
+        Raises CorruptBinlog for damaged data, and other BinlogErrors.
+        """
         try:
             if raw.code == T.TABLE_MAP:
                 return e.TableMapped(

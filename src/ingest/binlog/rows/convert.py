@@ -60,7 +60,10 @@ def canonical_json(value: Any) -> str:
 
 
 def inflate(raw: bytes) -> bytes:
-    """Decompress a value of a MariaDB COMPRESSED column: a header byte, the length, and zlib data or plain bytes."""
+    """Decompress a value of a MariaDB COMPRESSED column: a header byte, the length, and zlib data or plain bytes.
+
+    Raises ValueError for another method than zlib, a wrong length, or more than 256 MiB.
+    """
     if not raw:
         return b""
     header = raw[0]
@@ -139,7 +142,10 @@ def old_decimal(precision: int, scale: int) -> Callable[[bytes, int], tuple[str,
 
 
 def old_whole(raw: bytes) -> str:
-    """Decode a DECIMAL without fraction from before MySQL 5.0: text, padded with blanks on the left."""
+    """Decode a DECIMAL without fraction from before MySQL 5.0: text, padded with blanks on the left.
+
+    Raises ValueError for any other text.
+    """
     text = raw.strip()
     if not re.fullmatch(rb"[+-]?[0-9]+", text):
         raise ValueError(f"no text of a DECIMAL({len(raw)}) from before MySQL 5.0")

@@ -73,7 +73,9 @@ class FileTransport:
         self._source: BinaryIO | None = None
 
     def files(self) -> list[Path]:
-        """Return the files in order. Those of an index must be in the index's own folder."""
+        """Return the files in order. Those of an index must be in the index's own folder.
+
+        Raises UsageError if the index cannot be read."""
         if self._path.suffix != ".index":
             return [self._path]
         try:
@@ -85,7 +87,9 @@ class FileTransport:
         return [self._path.parent / Path(name).name for name in names]
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """Yield all packets from `start`. If it is inside a file, the format description of the file comes first."""
+        """Yield all packets from `start`. If it is inside a file, the format description of the file comes first.
+
+        Raises UsageError for a start that no file has."""
         files = self.files()
         names = [path.name for path in files]
         first = 0

@@ -140,7 +140,10 @@ class MysqlTransport:
         self._prepare()
 
     def head(self) -> BinlogPosition:
-        """Return the server's newest position with its GTID set, at which a reader without a checkpoint starts."""
+        """Return the server's newest position with its GTID set, at which a reader without a checkpoint starts.
+
+        Raises UsageError if the server writes no binlog.
+        """
         rows = self._query("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
         if not rows:
             raise UsageError("the server writes no binlog", "start it with --log-bin and --binlog-format=ROW")
@@ -154,14 +157,17 @@ class MysqlTransport:
         return BinlogPosition(file=file, position=position, gtids=gtids)
 
     def first(self) -> BinlogPosition:
-        """Return the oldest position that the server still has."""
+        """Return the oldest position that the server still has. Raises UsageError if the server has no binlog."""
         rows = self._query("SHOW BINARY LOGS")
         if not rows:
             raise UsageError("the server has no binlogs", "start it with --log-bin and --binlog-format=ROW")
         return BinlogPosition(file=rows[0][0], position=4)
 
     def packets(self, start: BinlogPosition) -> Iterator[Packet]:
-        """Yield the events from a checkpoint on. Ends at the newest event unless `address.follow`."""
+        """Yield the events from a checkpoint on. Ends at the newest event unless `address.follow`.
+
+        Raises ConnectionLost if the connection fails.
+        """
         if self._connection is None:
             self._prepare()
         connection = self._connection

@@ -205,7 +205,10 @@ def bitmap(bits: Sequence[bool]) -> bytes:
 
 
 def encode_image(columns: Sequence[LoggedColumn], row: dict[str, Any]) -> bytes:
-    """Encode the row image of these columns: bitmap of NULLs, then the values."""
+    """Encode the row image of these columns: bitmap of NULLs, then the values.
+
+    Raises UndecodableValue for a value that does not fit its column, and for column types that cannot be written.
+    """
     parts = [bitmap([row[column.name] is None for column in columns])]
     for column in columns:
         value = row[column.name]

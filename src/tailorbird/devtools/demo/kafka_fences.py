@@ -31,7 +31,7 @@ class FenceReader:
         self._newest = (0, 0)
 
     def newest(self) -> tuple[int, int]:
-        """Read the records since the last call."""
+        """Read the records since the last call. Raises Retriable while Kafka is unavailable."""
         try:
             if not self._assigned:
                 there = self._consumer.list_topics(self._topic, timeout=_TIMEOUT).topics[self._topic].partitions

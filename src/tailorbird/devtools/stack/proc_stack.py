@@ -138,7 +138,9 @@ class Stack:
                 self._stop([service], progress)
 
     def kill(self, service: ServiceName) -> None:
-        """Send SIGKILL to one service, like a power failure, and wait until it has ended."""
+        """Send SIGKILL to one service, like a power failure, and wait until it has ended.
+
+        Raises UsageError if it does not run."""
         running = running_services(self.settings.home).get(service)
         if running is None:
             raise UsageError(f"{service} does not run", "start it with `tailorbird stack up`")
@@ -155,7 +157,9 @@ class Stack:
                 purge_home(self.settings.home)
 
     def run(self, service: ServiceName) -> None:
-        """Replace this process by one service, in the foreground. The services that it needs must already run."""
+        """Replace this process by one service, in the foreground. The services that it needs must already run.
+
+        Raises UsageError if the service runs already."""
         with self._locked():
             check_space(self.settings.home, 500)
             living = running_services(self.settings.home)

@@ -114,7 +114,9 @@ def unpack_postgres(jar: Path, target: Path) -> Path:
 
 
 def missing_library(mysqld: Path, libraries: Path | None) -> str:
-    """Return the name of the shared library without which mysqld does not start, or an empty text."""
+    """Return the name of the shared library without which mysqld does not start, or an empty text.
+
+    Raises UsageError if mysqld fails for another reason."""
     environ = dict(os.environ)
     if libraries:
         environ["LD_LIBRARY_PATH"] = str(libraries)

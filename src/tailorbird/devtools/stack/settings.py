@@ -151,7 +151,9 @@ def port_variable(listener: str) -> str:
 
 
 def parse_ports(options: Iterable[str]) -> dict[str, int]:
-    """Parse `--port kafka=19092` options. Hyphens and underscores in a listener's name are equivalent."""
+    """Parse `--port kafka=19092` options. Hyphens and underscores in a listener's name are equivalent.
+
+    Raises UsageError for an unknown listener, or a text that is not a port."""
     known = [name for name, _ in Ports().items()]
     ports: dict[str, int] = {}
     for option in options:

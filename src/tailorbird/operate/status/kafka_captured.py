@@ -60,7 +60,9 @@ class PositionsReader:
         self._found, self._lately = {}, {}
 
     def read(self) -> dict[str, CapturedPosition]:
-        """Return the newest position of each source that has one, like `captured_positions`."""
+        """Return the newest position of each source that has one, like `captured_positions`.
+
+        Raises Retriable while Kafka is unavailable."""
         try:
             if self._consumer is None:
                 self._consumer = KafkaConsumer(

@@ -39,7 +39,8 @@ def visible_cuts(topology: Topology) -> dict[str, VisibleCut]:
 def visible_positions(collection_url: str, session: requests.Session | None = None) -> dict[str, Mapping[str, Any]]:
     """Return, by source, the position (sequence, gtid_set, offset) up to which queries see everything.
 
-    It is the minimum over the barriers of all salt buckets. Empty before every bucket has a barrier."""
+    It is the minimum over the barriers of all salt buckets. Empty before every bucket has a barrier. Raises Retriable
+    while Solr is unavailable."""
     try:
         found = pysolr.Solr(collection_url, timeout=10, session=session).search(
             "*:*", fq=f"{fields.KIND}:{fields.BARRIER}", fl=f"{fields.BUCKETS},{fields.POSITIONS}", rows=300

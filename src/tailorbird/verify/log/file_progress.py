@@ -67,7 +67,9 @@ class ProgressFile:
         return known if known and known.shape == shape and now_ms - known.at_ms < OLDEST_MS else None
 
     def interrupted(self, table: str, shape: str) -> Progress | None:
-        """Return the progress of an interrupted run for a table."""
+        """Return the progress of an interrupted run for a table.
+
+        None if no run was interrupted, or it covers other columns."""
         known = self._open.get(table)
         return known if known and known.shape == shape else None
 

@@ -74,7 +74,8 @@ def sign(
 ) -> str:
     """Sign a request: write `ca.pem` and `cert.pem` into the folder `into`. Return the serial number.
 
-    The key stays on its host. `who` and `hosts` name the holder; names in the request are ignored."""
+    The key stays on its host. `who` and `hosts` name the holder; names in the request are ignored. Raises UsageError if
+    the request cannot be read or is invalid."""
     try:
         found = x509.load_pem_x509_csr(asked.read_bytes())
     except OSError as error:

@@ -74,7 +74,9 @@ def agent_of(source: str) -> str:
 
 def policy_of(source: Source) -> dict[str, Any]:
     """Return a policy that allows what the topology captures: all tables of the source's databases, with snapshots,
-    and its replication id."""
+    and its replication id.
+
+    Raises UsageError for a polled source."""
     if source.type == "sql" or source.poll is not None:
         raise UsageError(f"source {source.name} is polled", "agents capture MySQL and MariaDB sources by their logs")
     connection = {

@@ -99,7 +99,8 @@ def _refused(code: int, body: bytes) -> TailorbirdError:
 def api_of(address: str, ca: Path, token_file: Path | None) -> FleetApi:
     """Return the API client with the token from the environment or a file.
 
-    A token is no command-line option, because other users of the machine could see it."""
+    A token is no command-line option, because other users of the machine could see it. Raises UsageError if there is no
+    token, or its file cannot be read."""
     try:
         token = token_file.read_text().strip() if token_file else os.environ.get(TOKEN, "")
     except OSError as error:

@@ -46,7 +46,9 @@ def pages_app(lifespan: Lifespan | None = None) -> FastAPI:
 def serve_pages(
     app: FastAPI, what: str, *, host: str, port: int, reported: Mapping[str, str], access: Access = ANYBODY
 ) -> None:
-    """Serve an app until SIGTERM or SIGINT. `what` and `reported` appear in the log lines."""
+    """Serve an app until SIGTERM or SIGINT. `what` and `reported` appear in the log lines.
+
+    Raises UsageError if it cannot listen."""
     url = f"{'https' if access.secure else 'http'}://{host}:{port}/"
 
     @app.get("/health")

@@ -121,7 +121,9 @@ def crowded(steps: Steps, counts: Sequence[int]) -> bool:
 def panel_params(
     board: FitBoard, fit: FitPanel, chosen: Selection, span: Span | None, drawn: Axis | Steps | None
 ) -> Params:
-    """Return the query of a panel. `drawn` is the axis of a time panel or histogram, otherwise None."""
+    """Return the query of a panel. `drawn` is the axis of a time panel or histogram, otherwise None.
+
+    Raises ValueError for a panel without a query."""
     panel, params = fit.panel, rows_params(board, fit, chosen, span)
     if panel.type == "table" and not panel.measures:
         return {**params, **_shown(board, fit)}
