@@ -191,7 +191,9 @@ def test_the_watch_refuses_lost_records_and_recreated_topics(unique: Callable[[s
     written(9)
     watch = LogWatch(Brokers(servers()), [topic], lag=30 * DAY, remedy="do this")
     began = lambda: watch.beginning({topic: {0: 10}}, now + 8 * DAY, lambda: False)  # noqa: E731
+    since = time.monotonic()
     settled, counts, ids = patiently(began, lambda error, pause: None, lambda: False)  # the topic was just created
+    assert time.monotonic() - since < 10, "it waits for more records than there are"
     assert (settled, counts) == ({topic: {0: 10}}, {topic: {0: 10}})
     check(0, settled=10)
     check(10)

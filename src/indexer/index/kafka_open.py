@@ -53,7 +53,7 @@ class OpenRows:
             self._consumer = consumer
         deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
-            found = self._consumer.consume(2000, timeout=0.25 if first else 0.0)
+            found = self._consumer.consume(2000, timeout=0.05 if first else 0.0)
             ended = not found and not first
             for message in found:  # all of them: records may follow an end, and are not returned again
                 error, offset = message.error(), message.offset() or 0

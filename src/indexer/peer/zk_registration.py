@@ -17,6 +17,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from cdc.model.errors import Retriable
 from indexer.peer import wire_pb2 as pb
+from indexer.peer.tcp_refusal import refused
 
 _MAGIC = b"PBUF"
 # A session survives short pauses of this process and ends soon after a kill -9, so that HBase stops calling it.
@@ -25,6 +26,8 @@ _SESSION_SECONDS = 6.0
 ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
 _CHECK_SECONDS = 1.0
+_PORT = 2181
+_REMEDY = "is HBase running? `tailorbird stack status`"
 
 log = structlog.get_logger()
 Client = KazooClient
@@ -44,7 +47,9 @@ def cluster_key(zookeeper: str, peer: str) -> str:
 def session(zookeeper: str) -> Iterator[KazooClient]:
     """Context manager: yield a connected ZooKeeper client and close it at the end.
 
-    Raises Retriable if ZooKeeper does not answer."""
+    Raises Retriable if ZooKeeper does not answer, and at once if no server listens at its addresses."""
+    if refused(zookeeper, _PORT, _CONNECT_SECONDS):  # the client itself would try for ten seconds
+        raise Retriable(f"ZooKeeper at {zookeeper} does not answer", _REMEDY)
     client = connect(zookeeper)
     try:
         yield client
@@ -62,9 +67,7 @@ def connect(zookeeper: str) -> KazooClient:
     except KazooTimeoutError as error:
         client.stop()
         client.close()
-        raise Retriable(
-            f"ZooKeeper at {zookeeper} does not answer", "is HBase running? `tailorbird stack status`"
-        ) from error
+        raise Retriable(f"ZooKeeper at {zookeeper} does not answer", _REMEDY) from error
     return client
 
 
@@ -75,9 +78,7 @@ def answering() -> Iterator[None]:
         yield
     except (KazooException, KazooTimeoutError) as error:
         reason = str(error) or type(error).__name__
-        raise Retriable(
-            f"ZooKeeper does not answer: {reason}", "is HBase running? `tailorbird stack status`"
-        ) from error
+        raise Retriable(f"ZooKeeper does not answer: {reason}", _REMEDY) from error
 
 
 def prepare(client: KazooClient, peer: str) -> None:
@@ -112,12 +113,11 @@ def withdraw_peer(zookeeper: str, peer: str) -> None:
 
 def master_address(zookeeper: str) -> tuple[str, int]:
     """Return host and port of HBase's active master. Raises Retriable while there is none."""
-    hint = "is HBase running? `tailorbird stack status`"
     with session(zookeeper) as client:
         try:
             stored, _ = client.get("/hbase/master")
         except NoNodeError as error:
-            raise Retriable(f"ZooKeeper at {zookeeper} knows no active HBase master", hint) from error
+            raise Retriable(f"ZooKeeper at {zookeeper} knows no active HBase master", _REMEDY) from error
     # the node's bytes start with a length-prefixed id of their writer, then the magic
     server = pb.Master.FromString(stored[stored.index(_MAGIC) + len(_MAGIC) :]).master
     return server.host_name, server.port
@@ -183,7 +183,8 @@ class Registration:
         self._closing.set()
         self._look.set()
         self._thread.join(timeout=5)
-        # Bounded: without a connection kazoo would hold the call, and this process, until there is one again. In that
-        # case the node is removed with the session.
+        if not self._client.connected:
+            return  # kazoo would hold the call until there is a connection; the node is removed with the session
+        # bounded, because the connection may be lost meanwhile
         with contextlib.suppress(KazooException, KazooTimeoutError):
             self._client.delete_async(self._node).get(timeout=ANSWER_SECONDS)

@@ -148,7 +148,7 @@ class KafkaState:
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
             while not self._closed.is_set():
                 try:
-                    self._take(consumer.consume(_BATCH, 0.2))
+                    self._take(consumer.consume(_BATCH, 0.05))
                 except KafkaException as error:
                     log.warning("the fleet's state cannot be read", topic=self._topic, why=str(error))
                     self._closed.wait(1.0)

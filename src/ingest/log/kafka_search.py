@@ -63,7 +63,7 @@ class KafkaSearch:
             consumer.assign([TopicPartition(search.topic, p, begins[p]) for p in sorted(waiting)])
             deadline = time.monotonic() + TIMEOUT
             while waiting and not search.given_up and not search.full:
-                messages = consumer.consume(_BATCH, 0.2)
+                messages = consumer.consume(_BATCH, 0.05)
                 if messages:
                     deadline = time.monotonic() + TIMEOUT
                 elif time.monotonic() > deadline:

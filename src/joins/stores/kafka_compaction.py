@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from confluent_kafka import (
@@ -35,6 +36,7 @@ from joins.stores.compaction import (
 )
 
 _TIMEOUT = 20.0
+_POLL = 0.1  # seconds; `consume` always waits this long unless that many records are there
 _RUNNING = "is Kafka running? `tailorbird stack status`"
 _RECORDS = 10_000
 Ends = dict[str, dict[int, int]]
@@ -153,9 +155,12 @@ class LogWatch:
         with self._answers(), self._consumer() as consumer:
             if open_:
                 consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in open_])
+            deadline = time.monotonic() + _TIMEOUT
             while open_ and not stopped():
-                messages = consumer.consume(_RECORDS, timeout=_TIMEOUT)
-                if not messages:
+                messages = consumer.consume(_RECORDS, timeout=_POLL)
+                if messages:
+                    deadline = time.monotonic() + _TIMEOUT
+                elif time.monotonic() > deadline:
                     raise Retriable(f"Kafka at {self.servers} does not return the records of {min(open_)[0]}", _RUNNING)
                 for message in messages:
                     topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0

@@ -70,7 +70,7 @@ class OpenRecords:
     def _read(self, consumer: Consumer, *, first: bool) -> None:
         deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
-            found = consumer.consume(_AT_A_TIME, timeout=0.25 if first else 0.0)
+            found = consumer.consume(_AT_A_TIME, timeout=0.05 if first else 0.0)
             ended = not found and not first
             for message in found:  # all of them: records may follow an end, and are not returned again
                 error = message.error()
@@ -150,7 +150,7 @@ class OpenRecords:
             consumer.assign([TopicPartition(topic, partition, self._scanned[topic, partition])])
             deadline, passed = time.monotonic() + _TIMEOUT, 0
             while passed < _MOST_SCANNED and self._scanned[topic, partition] < end and time.monotonic() < deadline:
-                for message in consumer.consume(_AT_A_TIME, timeout=0.25):
+                for message in consumer.consume(_AT_A_TIME, timeout=0.05):
                     error, offset = message.error(), message.offset() or 0
                     if error is not None:
                         if error.code() == KafkaError._PARTITION_EOF:

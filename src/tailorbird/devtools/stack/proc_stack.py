@@ -54,6 +54,9 @@ from tailorbird.operate.probes.tcp_probe import port_answers, port_is_free
 
 T = TypeVar("T")
 
+# ends a server that has child processes with them
+_AT_ONCE: Mapping[ServiceName, signal.Signals] = {"postgres": signal.SIGQUIT}
+
 _TEMPLATES = (
     "mysql/users.sql",
     "postgres/users.sql",
@@ -148,11 +151,12 @@ class Stack:
         running.wait_gone(10.0)
 
     def down(self, *, purge: bool = False, progress: ProgressListener = silent) -> None:
-        """Stop every service. `purge` also removes the data folder (the cache of downloads stays)."""
+        """Stop every service. `purge` also removes the data folder (the cache of downloads stays). The services then
+        end at once, because what they would still write is removed."""
         if not self.settings.home.is_dir():
             return
         with self._locked():
-            self._stop(ALL_SERVICES, progress)
+            self._stop(ALL_SERVICES, progress, at_once=purge)
             if purge:
                 purge_home(self.settings.home)
 
@@ -292,13 +296,13 @@ class Stack:
             time.sleep(0.2)
         progress(StackProgress(what=name, step="ready", detail=f"on port {spec.ports[0][1]}"))
 
-    def _stop(self, services: Iterable[ServiceName], progress: ProgressListener) -> None:
+    def _stop(self, services: Iterable[ServiceName], progress: ProgressListener, *, at_once: bool = False) -> None:
         living = running_services(self.settings.home)
 
         def stop(name: ServiceName) -> None:
             running = living[name]
             progress(StackProgress(what=name, step="stop"))
-            running.signal(signal.SIGTERM)
+            running.signal(_AT_ONCE.get(name, signal.SIGKILL) if at_once else signal.SIGTERM)
             if not running.wait_gone(STOP_SECONDS[name]):
                 running.signal(signal.SIGKILL)
                 running.wait_gone(10.0)

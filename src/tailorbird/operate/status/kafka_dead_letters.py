@@ -20,7 +20,7 @@ from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRec
 from tailorbird.operate.status.proc_watch import Watch
 
 _TIMEOUT = 10.0
-_POLL = 0.25
+_POLL = 0.05  # seconds; `consume` always waits this long unless _AT_A_TIME records are there
 _AT_A_TIME = 2000
 _REMEDY = "is Kafka running? `tailorbird stack status`"
 _IDS_A_RECORD = 5000
