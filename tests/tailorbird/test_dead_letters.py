@@ -169,13 +169,36 @@ def test_counts_do_not_need_the_dead_letters() -> None:
     assert folded(join_dead_letter(1), keep=0).waiting[0].dead_letters == 1
 
 
-@pytest.mark.parametrize("value", [None, b"\xff", b"[]", b"{}", b'{"stage": "moon"}'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, b"\xff", b"[]", b"{}", b'{"stage": "moon"}', b"[" * 5000, b'{"stage":"indexer","index":"i","row":"zz"}',
+        b'{"stage":"capture","table":"t","values":' + b"[" * 990 + b"]" * 990 + b"}",
+        b'{"stage":"join","table":"\\ud800"}',
+    ],
+    ids=["tombstone", "binary", "list", "empty", "stage", "unclosed", "row", "deep", "surrogate"],
+)  # fmt: skip
 def test_what_is_no_dead_letter_of_ours_is_reported_all_the_same(value: bytes | None) -> None:
     """Somebody must look at it; nothing in the topic ends the command."""
     dead_letters = DeadLetterList("t")
     dead_letters.add(DeadLetterRecord(b"k", value, 1, 0, 7))
     (dead_letter_record,) = dead_letters.dead_letters
     assert (dead_letter_record.stage, dead_letter_record.position) == ("unknown", "0:7")
+    shown = whole(DeadLetterRecord(b"k", value, 1, 0, 7))
+    assert json.dumps([shown, dead_letter_lines(dead_letter_record, "t.yml", 1)], ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"stage":"join","table":"wide","key":"k"}', '{"stage":"join","key":"é"}'.encode(),
+              b'{"stage":"indexer","index":"main","row":"00","cells":{"a":"k"}}'],
+    ids=["join", "other letters", "indexer"],
+)  # fmt: skip
+def test_bytes_that_are_not_encoded_are_shown_as_they_are(value: bytes) -> None:
+    """A foreign record that is almost one of ours ends no command."""
+    record = DeadLetterRecord(b"k", value, 1, 0, 7)
+    assert only((b"k", value)).key in ("k", "é", "00")
+    assert whole(record)["value"] == json.loads(value)
+    assert planned((b"k", value)) is not None
 
 
 def test_a_dead_letter_is_shown_whole() -> None:

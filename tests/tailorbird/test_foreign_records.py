@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
 
 from cdc.model.errors import Fatal
+from cdc.model.history import history_from_records
 from cdc.model.naming import dead_letter_topic
 from cdc.model.schema import schema_from_json
 from cdc.process.kafka_foreign import own_record, tolerated
+from cdc.stored.cells import load_barrier
+from cdc.stored.layout import load_layout
+from indexer.rebuild.targets import load_targets
+from joins.evaluate.texts import get_json_object
+from joins.evaluate.unknown import UnknownValue
 from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRecord
+from tailorbird.provision.journal import load_entry
 from tailorbird.verify.checks.runs import run_of
+from tailorbird.web.dashboard.pages.http_panels import _message
 from tests.support.foreign_records import counted
 
 FORGED = (b"", b"\xff", b"7", b"[]", b"null", b"{}", b'{"format":1}', b'{"format":1,"columns":7}', b"[" * 2000)
@@ -52,3 +61,30 @@ def test_a_newer_settlement_of_a_dead_letter_is_not_reported_as_foreign() -> Non
         DeadLetterList("t-newer").add(DeadLetterRecord(b"settled", settlement, 1, 0, 0))
     assert ["newer" in line["event"] for line in logged] == [True]
     assert counted(dead_letter_topic("t-newer")) == 0
+
+
+DEEP = "[" * 5000 + "]" * 5000
+
+
+@pytest.mark.parametrize("read", [load_barrier, load_layout, load_targets, load_entry])
+def test_deeply_nested_content_is_malformed(read: Callable[[bytes], object]) -> None:
+    """Readers of stored JSON report it with the errors that their callers expect, and not with RecursionError."""
+    with pytest.raises((ValueError, Fatal)):
+        read(DEEP.encode())
+
+
+def test_deeply_nested_messages_and_keys_are_ignored() -> None:
+    """A browser's message, and the key of a tombstone in the schema history."""
+    assert _message(DEEP) is None
+    key = '["change",' + "[" * 1000 + "]" * 1000 + "]"
+    assert history_from_records([(key, None)], "s") == history_from_records([], "s")
+
+
+@pytest.mark.parametrize("depth", [100, 900, 1500, 5000])
+def test_deeply_nested_values_are_evaluated_or_unknown(depth: int) -> None:
+    """The oracle of `verify` evaluates JSON of any depth, or reports that it cannot."""
+    text = "[" * depth + "]" * depth
+    try:
+        assert get_json_object(text, "$") == text
+    except UnknownValue:
+        assert depth > 100

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import orjson
+
 from cdc.model.errors import Fatal, Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableId, TableSchema, schema_from_json
@@ -228,8 +230,8 @@ def history_from_records(found: Iterable[Record], source: str) -> History:
     entries: dict[_Name, dict[int, TableState | DatabaseState]] = {}
     first = 0
     # states come before changes, because a change may amend the origin of a state
-    for key, value in sorted(latest.items(), key=lambda record: json.loads(record[0])[0] == "change"):
-        if value is None or value["source"] != source or json.loads(key)[0] not in ("state", "change"):
+    for key, value in sorted(latest.items(), key=lambda record: orjson.loads(record[0])[0] == "change"):
+        if value is None or value["source"] != source or orjson.loads(key)[0] not in ("state", "change"):
             continue
         if value["format"] != FORMAT:
             raise ValueError(f"schema history record of format {value['format']}, this version reads {FORMAT}")
@@ -247,7 +249,7 @@ def restated(
     """Return a stored record with what `stored` leaves of its state, and without a statement. A tombstone if that is
     nothing."""
     key, value = record
-    if value is None or json.loads(key)[0] not in ("state", "change"):
+    if value is None or orjson.loads(key)[0] not in ("state", "change"):
         return record
     state = stored(_state(value))
     if state is None:

@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from cdc.model.types import Canonical, LogicalType
 from cdc.stored.layout import Layout
 from cdc.stored.values import Decoder, Encoder, decoder, encoder
@@ -80,7 +82,7 @@ def load_barrier(stored: bytes) -> Barrier:
 
     Raises KeyError, ValueError, TypeError or AttributeError if the bytes are no barrier.
     """
-    value = json.loads(stored)
+    value = orjson.loads(stored)
     if value["format"] not in (1, 2):
         raise ValueError("barrier of an unknown format")
     levels = tuple(

@@ -10,6 +10,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from cdc.model.types import Canonical, LogicalType, parse_type
 
 FORMATS = (1, 2)  # 2 if a key column may be NULL: programs that know only format 1 refuse it
@@ -113,7 +115,7 @@ def dump_layout(layout: Layout) -> bytes:
 
 def load_layout(stored: bytes) -> Layout:
     """Read a stored layout. Raises KeyError or ValueError if it is not one of a known format."""
-    value = json.loads(stored)
+    value = orjson.loads(stored)
     if value["format"] not in FORMATS:
         raise ValueError(f"layout of format {value['format']}, this version reads up to format {FORMATS[-1]}")
     return Layout(

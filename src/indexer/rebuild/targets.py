@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import orjson
+
 from cdc.model.errors import Retriable
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import Collection, RefusedDocument
@@ -34,7 +36,7 @@ class Targets:
 
 def load_targets(stored: bytes) -> Targets:
     """Parse the JSON that `Targets.to_json` wrote. Raises KeyError or ValueError for other content."""
-    value = json.loads(stored)
+    value = orjson.loads(stored)
     if value["format"] != 1:
         raise ValueError(f"targets of format {value['format']}, this version reads format 1")
     return Targets(epoch=value["epoch"], collections=tuple(value["collections"]), changing=value["changing"])

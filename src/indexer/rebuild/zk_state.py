@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
@@ -65,7 +66,7 @@ class RebuildState:
                 stored, _ = self._client.get(self._node)
             except NoNodeError:
                 return None
-        value: dict[str, Any] = json.loads(stored)
+        value: dict[str, Any] = orjson.loads(stored)
         return value
 
     def write(self, state: dict[str, Any]) -> None:
@@ -119,7 +120,7 @@ class StoredProgress:
             except NoNodeError:
                 return None
         try:
-            value = json.loads(stored)
+            value = orjson.loads(stored)
             return RegionProgress(**value["progress"]) if value["epoch"] == self._epoch else None
         except (KeyError, ValueError, TypeError) as error:
             raise Fatal(f"ZooKeeper's {node} cannot be read: {error!r}", f"delete it: {node}") from error

@@ -84,7 +84,7 @@ def _tombstone(mark: Checkpoint, source: str) -> Record:
 
 
 def _kind(key: str) -> str:
-    return str(json.loads(key)[0])
+    return str(orjson.loads(key)[0])
 
 
 def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
@@ -92,7 +92,7 @@ def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
     marks = [
         read_checkpoint(orjson.dumps(value))[0]
         for key, value in dict(found).items()
-        if value is not None and json.loads(key)[:2] == [KIND, source]
+        if value is not None and orjson.loads(key)[:2] == [KIND, source]
     ]
     return sorted(marks, key=lambda mark: mark.position.sequence)
 
@@ -222,7 +222,7 @@ def check_replay(checkpoint: Checkpoint, held: Callable[[Position], bool]) -> No
 
 
 def _number(key: str) -> int:
-    return int(json.loads(key)[-1])
+    return int(orjson.loads(key)[-1])
 
 
 def _at(mark: Checkpoint) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import orjson
 
 from cdc.model.errors import Skippable
 from cdc.model.filters import TableRule
@@ -25,7 +26,7 @@ class SchemaRecords:
     def schema(self, value: bytes | None) -> None:
         """Add a record of `…schemas`. Raises ValueError, KeyError or TypeError if it is malformed."""
         if value is not None:
-            schema = schema_from_json(json.loads(value))
+            schema = schema_from_json(orjson.loads(value))
             self._newest[schema.table_id] = schema
 
     def history(self, key: bytes | None, value: bytes | None) -> None:
@@ -34,8 +35,8 @@ class SchemaRecords:
         if value is None:
             self._history.pop(name, None)
             return
-        change: Mapping[str, Any] = json.loads(value)
-        if json.loads(name)[:1] not in (["state"], ["change"]) or "table" not in change:
+        change: Mapping[str, Any] = orjson.loads(value)
+        if orjson.loads(name)[:1] not in (["state"], ["change"]) or "table" not in change:
             return
         table = TableId(source=change["source"], database=change["database"], table=change["table"])
         schema = schema_from_json(change["schema"]) if change["schema"] else None

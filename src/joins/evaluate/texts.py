@@ -182,7 +182,12 @@ def get_json_object(text: str, path: str) -> str | None:
             value = found[0]
     if value is None:
         return None if steps else "null"
-    return str(value) if isinstance(value, str) and not isinstance(value, _Number) else _written(value)
+    if isinstance(value, str) and not isinstance(value, _Number):
+        return str(value)
+    try:
+        return _written(value)
+    except RecursionError:
+        raise UnknownValue("JSON that is nested too deeply") from None
 
 
 def _written(value: Any) -> str:

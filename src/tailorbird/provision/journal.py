@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
+import orjson
+
 from cdc.model.errors import Fatal, UsageError
 
 FORMAT = 1
@@ -54,7 +56,7 @@ class JournalEntry:
 def load_entry(stored: bytes) -> JournalEntry:
     """Parse the JSON that `JournalEntry.to_json` wrote. Raises Fatal for an unknown format."""
     try:
-        value = json.loads(stored)
+        value = orjson.loads(stored)
         if value.pop("format") != FORMAT:
             raise ValueError("unknown format")
         return JournalEntry(**{**value, "who": Applier(**value["who"])})

@@ -394,6 +394,9 @@ def test_values_and_converter() -> None:
     with pytest.raises(UndecodableValue, match="not an integer"):
         to.to_integer(price)
     assert to.to_floats(TypedValue(type=T.VECTOR, metadata=0, raw=struct.pack("<2f", 1.5, -2))) == [1.5, -2.0]
+    for text in ("[" * 5000, "{"):
+        with pytest.raises(UndecodableValue, match="is not JSON"):
+            to.to_json(TypedValue(type=T.BLOB, metadata=0, raw=text))
 
 
 def test_the_same_over_a_result_set() -> None:

@@ -240,7 +240,12 @@ class Converter:
         raw = self._present(value)
         if raw is None or raw is JSON_NULL:
             return None
-        return json.loads(raw) if isinstance(raw, str | bytes) and value.type is not ColumnType.JSON else raw
+        if not isinstance(raw, str | bytes) or value.type is ColumnType.JSON:
+            return raw
+        try:
+            return json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise UndecodableValue(f"{raw!r:.40} is not JSON") from error
 
     @staticmethod
     def _present(value: TypedValue) -> Any:

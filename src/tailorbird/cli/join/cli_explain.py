@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
+import orjson
 import typer
 
 from cdc.model.errors import UsageError
@@ -91,7 +92,7 @@ def schemas_in(file: Path) -> dict[TableId, TableSchema]:
     from joins.query.drift import remembering
 
     try:
-        records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        records = [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
         read = [schema_from_json(record) for record in records]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{file}: {error}", "write one record of the schemas topic per line") from error

@@ -6,13 +6,14 @@ afterwards, the dead letter is open again."""
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+import orjson
 
 from cdc.model.dead_letter_end import STAGE as SETTLED
 from cdc.model.dead_letter_end import place_of
@@ -96,7 +97,7 @@ def dead_letter_of(topology: str, record: DeadLetterRecord) -> DeadLetterRow:
             reported.get("offset"),
             None if reads else [raw, reported.get("value")],
         ]
-    elif stage == "indexer":
+    elif stage == "indexer" and _hex(reported.get("row")) is not None:
         of, key, reason = str(reported.get("index")), str(reported.get("row")), str(reported.get("reason"))
         position = f"version {reported.get('version')}"
         identity = [of, key]
@@ -111,10 +112,11 @@ def dead_letter_of(topology: str, record: DeadLetterRecord) -> DeadLetterRow:
 
 
 def value_of(record: DeadLetterRecord) -> Mapping[str, Any]:
-    """Return the record's JSON object; empty if it is not one."""
+    """Return the record's JSON object; empty if it is not one, or too deep to be written again."""
     try:
-        found = json.loads(record.value or b"null")
-    except ValueError:
+        found = orjson.loads(record.value or b"null")
+        orjson.dumps(found)  # a foreign record may be deeper than what `json` can write later
+    except MALFORMED:
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -126,10 +128,24 @@ def _shown(values: object) -> str:
 
 def _decoded(raw: object) -> str:
     """Decode base64 to text, or to hexadecimal if the bytes are not text."""
+    found = _base64(raw or "")
+    return str(raw) if found is None else _text(found)
+
+
+def _base64(raw: object) -> bytes | None:
+    """Decode base64; None if it is not valid, as in a foreign record."""
     try:
-        return _text(base64.b64decode(str(raw or "")))
-    except binascii.Error:
-        return str(raw)
+        return base64.b64decode(str(raw))
+    except ValueError:
+        return None
+
+
+def _hex(raw: object) -> bytes | None:
+    """Decode hexadecimal; None if it is not valid, as in a foreign record."""
+    try:
+        return bytes.fromhex(str(raw))
+    except ValueError:
+        return None
 
 
 def _text(raw: bytes) -> str:
@@ -280,14 +296,15 @@ def whole(record: DeadLetterRecord) -> dict[str, Any]:
     if not reported:
         return {**found, "key": _bytes(record.key or b""), "value": _bytes(record.value or b"")}
     found["value"] = dict(reported)
+    encoded: Mapping[str, Any] = {}
     if reported.get("stage") == "join":
-        found["bytes"] = {
-            name: _bytes(base64.b64decode(reported[name])) for name in ("key", "value") if reported.get(name)
-        }
-    if reported.get("stage") == "indexer":
-        cells = reported.get("cells", {})
-        found["bytes"] = {"row": _bytes(bytes.fromhex(str(reported.get("row", ""))))}
-        found["bytes"] |= {name: _bytes(base64.b64decode(cell)) for name, cell in cells.items()}
+        encoded = {name: reported[name] for name in ("key", "value") if reported.get(name)}
+    if reported.get("stage") == "indexer" and (row := _hex(reported.get("row"))) is not None:
+        found["bytes"] = {"row": _bytes(row)}
+        encoded = cells if isinstance(cells := reported.get("cells"), dict) else {}
+    raw = {name: _base64(one) for name, one in encoded.items()}
+    if known := {name: _bytes(one) for name, one in raw.items() if one is not None}:
+        found["bytes"] = found.get("bytes", {}) | known
     return found
 
 

@@ -22,10 +22,10 @@ def read_health(port: int) -> dict[str, Any] | None:
     except (urllib.error.URLError, TimeoutError, ConnectionError):
         return None
     try:
-        reported: dict[str, Any] = json.loads(text)
-    except ValueError:
+        reported = json.loads(text)
+    except (ValueError, RecursionError):  # another program's answer may be anything
         return None
-    return reported
+    return reported if isinstance(reported, dict) else None
 
 
 def read_metrics(port: int) -> dict[str, float]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source, Topology
@@ -100,8 +101,8 @@ def _key_of(reported: Mapping[str, Any]) -> object:
     """Return the key in the JSON of a dead letter, as capture publishes it. None for a delete or an unreadable
     record."""
     try:
-        envelope = json.loads(base64.b64decode(str(reported.get("value") or "")))
-        found: object = json.loads(base64.b64decode(str(reported.get("key") or "")))
+        envelope = orjson.loads(base64.b64decode(str(reported.get("value") or "")))
+        found: object = orjson.loads(base64.b64decode(str(reported.get("key") or "")))
     except ValueError:  # base64's error is also a ValueError
         return None
     return found if isinstance(envelope, dict) and envelope.get("op") in ("c", "u", "r") else None

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
 
 TOKEN = "TAILORBIRD_FLEET_TOKEN"
@@ -45,7 +47,7 @@ class FleetApi:
         try:
             request = urllib.request.Request(url, content, headers, method=method)
             with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._context) as answer:
-                return json.load(answer)
+                return orjson.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise _refused(error.code, error.read(65536)) from error
         except ValueError as error:
@@ -86,7 +88,7 @@ def name_in_path(text: str) -> str:
 
 def _refused(code: int, body: bytes) -> TailorbirdError:
     try:
-        reported = json.loads(body)
+        reported = orjson.loads(body)
         error, remedy = str(reported["error"]), str(reported["remedy"])
     except (ValueError, KeyError, TypeError):
         error, remedy = f"HTTP {code}", ""

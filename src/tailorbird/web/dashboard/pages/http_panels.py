@@ -176,7 +176,7 @@ def _message(text: str) -> tuple[int, str, list[int]] | None:
     try:
         message: Any = json.loads(text)
         number, query, wanted = message["state"], message["query"], message["panels"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     whole = isinstance(wanted, list) and len(wanted) <= 100 and all(type(one) is int for one in wanted)
     return (number, query, wanted) if type(number) is int and isinstance(query, str) and whole else None
