@@ -29,8 +29,10 @@ setup: $(BIN)/tailorbird ## install the Python environment, the servers of the l
 classes: setup ## archive the join's classes (30 s once); later starts of a join take half the time
 	$(BIN)/python -m joins.engine.spark_archive
 
-setup-test: classes ## run setup and install what the tests also need: the class archive and a browser
-	tests/install-browser.sh
+# the package manager mostly waits for the network
+setup-test: setup ## run setup and install what the tests also need: the class archive and a browser
+	@tests/install-browser.sh & browser=$$!; \
+	$(BIN)/python -m joins.engine.spark_archive && wait $$browser
 
 demo: setup ## run the whole pipeline on live traffic: make demo ARGS="--for 60s --json"
 	@$(BIN)/tailorbird demo $(ARGS)
@@ -38,8 +40,7 @@ demo: setup ## run the whole pipeline on live traffic: make demo ARGS="--for 60s
 check: $(BIN)/tailorbird ## check format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks
+	$(BIN)/mypy --sqlite-cache src tests benchmarks
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory check-proto
 	$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src tests benchmarks

@@ -6,9 +6,10 @@ while you work on a single test; such tests must not stop its servers. `TAILORBI
 starts only these.
 
 `make test` has two workers, one per processor. One runs all tests that need these servers, one after the other. The
-other first runs those that need few of them (marked `kafka`), with its own servers, then those that need none. With a
-third worker, Spark's Python workers did not start within Spark's limit of ten seconds, on a machine of two slow
-processors. To test two checkouts at a time, give one of them other ports with `TAILORBIRD_TESTS_PORT_OFFSET=12000`.
+other first runs those that need few of them (marked `kafka`), with its own servers, and those that open Spark sessions
+in the worker, then those that need none. With a third worker, Spark's Python workers did not start within Spark's limit
+of ten seconds, on a machine of two slow processors. To test two checkouts at a time, give one of them other ports with
+`TAILORBIRD_TESTS_PORT_OFFSET=12000`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ SERVERS = Servers(ROOT)
 CLAIM = Claim(ROOT)
 SMALL = ("tests/test_glossary.py", "tests/test_rooms.py")
 SPARK = "tests/joins/test_spark_session.py"
+# They open Spark sessions in the worker itself. All sessions of a process share a JVM, which starts once if one worker
+# runs all these tests, after tests/joins/test_conformance.py.
+ONE_JVM = tuple(
+    f"tests/joins/test_{name}.py" for name in ("meaning", "spark_by_time", "spark_expressions", "spark_shapes")
+)
 OWN_SERVERS = (
     "tests/databases/",
     "tests/hostile/",
@@ -56,6 +62,18 @@ def needs_kafka_alone(item: pytest.Item) -> bool:
     return item.get_closest_marker("kafka") is not None
 
 
+def needs_hbase(item: pytest.Item) -> bool:
+    """Return whether a test's mark names HBase, which only the worker of all servers starts."""
+    mark = item.get_closest_marker("kafka")
+    return mark is not None and "hbase" in mark.args
+
+
+def runs_beside_kafka(item: pytest.Item) -> bool:
+    """Return whether a test is for the other worker: with Kafka and few servers, or with Spark in the worker itself."""
+    few = needs_kafka_alone(item) and not needs_hbase(item)
+    return few or (item.nodeid.startswith(ONE_JVM) and item.get_closest_marker("long") is not None)
+
+
 def services_of(item: pytest.Item) -> tuple[ServiceName, ...]:
     """Return the servers that a test needs."""
     mark = item.get_closest_marker("kafka")
@@ -66,8 +84,8 @@ def services_of(item: pytest.Item) -> tuple[ServiceName, ...]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group tests that need the same servers for one worker; every other file is a group."""
     for item in items:
-        group = "servers" if shares_servers(item) else item.nodeid.partition("::")[0]
-        if needs_kafka_alone(item):
+        group = "servers" if shares_servers(item) or needs_hbase(item) else item.nodeid.partition("::")[0]
+        if runs_beside_kafka(item):
             group = "kafka"
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_turn)
@@ -79,15 +97,15 @@ def _turn(item: pytest.Item) -> int:
     xdist gives each worker two groups at once; the second one waits until the server tests have run, so it is a small
     one.
     """
-    if shares_servers(item):
+    if shares_servers(item) or needs_hbase(item):
         return 0
-    if needs_kafka_alone(item):
+    if runs_beside_kafka(item):
         return 1
     if item.nodeid.startswith(SPARK):
         return 2
     if item.nodeid.startswith(SMALL):
         return 3
-    return 4 if "test_spark" in item.nodeid else 5
+    return 4
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

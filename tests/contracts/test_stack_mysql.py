@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,6 +15,7 @@ from tailorbird.devtools.stack.mysql_client import MySqlClient, opened
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
 from tailorbird.operate.doctor.doctor import grants
 from tailorbird.operate.probes.login import Login
+from tests.support.commands import tailorbird
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -36,10 +35,7 @@ def database(unique: Callable[[str], str]) -> Iterator[str]:
 
 def said(text: str, *options: str, code: int = 0) -> str:
     """Return the output of the command for SQL that is piped into it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tailorbird", "stack", "mysql", "shop", *options],
-        input=text, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = tailorbird("stack", "mysql", "shop", *options, given=text)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 

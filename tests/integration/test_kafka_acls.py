@@ -25,7 +25,8 @@ from tests.support.kafka_work import WORK
 from tests.support.secured_kafka import PASSWORD, SecuredKafka
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka(), pytest.mark.timeout(600)]
+# without the mark `kafka`: the other tests of the secured broker are in the worker of all servers
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 @dataclass(frozen=True, slots=True)

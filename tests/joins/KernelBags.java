@@ -113,9 +113,9 @@ public class KernelBags implements InvocationHandler {
   }
 
   public static void main(String[] arguments) {
-    if (arguments.length > 0) values();
+    if (arguments[0].equals("values")) values();
     else {
-      for (int seed = 0; seed < 4; seed++) grow(seed, seed % 2 == 0 ? 200 : 20000);
+      for (String seed : arguments) grow(Integer.parseInt(seed), Integer.parseInt(seed) % 2 == 0 ? 200 : 20000);
       System.out.println("all there");
     }
   }

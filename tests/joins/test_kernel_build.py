@@ -17,13 +17,17 @@ def compiled(folder: Path) -> set[str]:
     return {file.stem for file in (folder / "tailorbird" / "kernel").glob("*.class") if "$" not in file.name}
 
 
-@pytest.mark.long
+@pytest.mark.matrix  # `make setup` builds the kernel with a JDK's compiler if there is one
 def test_kernel_is_built_by_javac(tmp_path: Path) -> None:
-    """A JDK's compiler accepts the same sources; the jar is built once and found again."""
+    """A JDK's compiler accepts the same sources."""
     javac = shutil.which("javac")
     if javac is not None:  # a machine without a JDK runs tests/joins/test_kernel_bags.py
         proc_kernel.with_javac(javac, tmp_path)
         assert compiled(tmp_path) >= STEPS
+
+
+def test_kernel_is_built_once() -> None:
+    """The jar of the same sources is found again, without a compiler."""
     assert proc_kernel.build(os.environ) == proc_kernel.jar() == proc_kernel.build({"PATH": ""})
 
 

@@ -155,14 +155,14 @@ def test_groups_at_a_million_changes(spark: SparkSession, name: str, tmp_path: P
     check(spark, GROUPED[name], 1_000_000, tmp_path, few=True)
 
 
-@pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["tpch-q18", "nexmark-q5", "nexmark-q19"])
 def test_groups_of_groups(spark: SparkSession, name: str, tmp_path: Path) -> None:
     """Groups that are joined back, or used by IN, and the first rows of groups."""
     check(spark, GROUPED[name], 4000, tmp_path, few=True)
 
 
-@pytest.mark.integration
+@pytest.mark.long
 def test_shape_of_six_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Q5 (six tables, four levels, a condition across branches) with WHERE and expressions."""
     check(spark, SHAPES["tpch-q5"], 20_000, tmp_path)

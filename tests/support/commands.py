@@ -16,12 +16,14 @@ from unittest.mock import patch
 from tailorbird.__main__ import main
 
 
-def tailorbird(*words: str, environ: Mapping[str, str] | None = None) -> CompletedProcess[str]:
-    """Return the output of a command and its exit code; `environ` is added to the environment while it runs."""
+def tailorbird(*words: str, environ: Mapping[str, str] | None = None, given: str = "") -> CompletedProcess[str]:
+    """Return the output of a command and its exit code; `environ` is added to the environment while it runs, `given`
+    is its standard input."""
     code: object = 0
     output, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with (
         patch.object(sys, "argv", ["tailorbird", *words]),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), encoding="utf-8")),
         patch.dict(os.environ, environ or {}),
         redirect_stdout(output),
         redirect_stderr(errors),
