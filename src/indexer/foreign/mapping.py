@@ -50,7 +50,8 @@ class ForeignMapper:
     def documents(self, row: bytes, cells: Cells, *, version: int, now_ms: int) -> dict[str, Document]:
         """Return the documents of a row by id. Raises Skippable, naming the column, if a cell cannot be decoded.
 
-        `version` is stored as the document's fence (see docs/glossary.md), `now_ms` as the time of indexing."""
+        `version` is stored as the document's fence (see docs/glossary.md), `now_ms` as the time of indexing. Empty if
+        the row has no document."""
         if self._table.mapping == "column":
             return {
                 self.key(row, column): self._document(row, {column: value}, version, now_ms, column)

@@ -51,8 +51,8 @@ class ConditionalCollection(Protocol):
 class ForeignWriter:
     """Writes the documents of one external table into one collection; threads may share it.
 
-    Both methods count the documents that Solr accepted in `tally` and return the dead letters, which the caller stores.
-    They raise Retriable while a server is unavailable; some of the rows may then be written.
+    `complete` and `post_events` count the documents that Solr accepted in `tally`. They return the dead letters, which
+    the caller stores. They raise Retriable while a server is unavailable; some of the rows may then be written.
     """
 
     def __init__(

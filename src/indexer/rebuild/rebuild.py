@@ -194,7 +194,7 @@ class DryRunTarget:
         return list
 
     def versions(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return nothing."""
+        """Return an empty result, because a dry run has no collection."""
         return {}
 
     def put_if(self, documents: Sequence[Document]) -> tuple[set[str], list[RefusedDocument]]:

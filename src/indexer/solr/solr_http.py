@@ -46,7 +46,10 @@ class SolrConnections:
         self._lock = threading.Lock()
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Send a request. `path` is relative to `/solr`. Return the HTTP status and the body of the response."""
+        """Send a request. `path` is relative to `/solr`. Return the HTTP status and the body of the response.
+
+        If a kept connection fails, the request is sent again over a new one. Raises Retriable if Solr is
+        unavailable."""
         with self._lock:
             connection = self._kept.pop() if self._kept else None
         if connection is not None:

@@ -98,7 +98,8 @@ def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
 
 
 def is_up_to(mark: Checkpoint, place: LogPlace) -> bool:
-    """Return whether everything that the log contains from a place on comes after a mark."""
+    """Return whether a mark is at or before a place, so that everything that the log contains from the place on comes
+    after it. False if that is not certain."""
     at = mark.position
     if place.gtids is not None:
         # a mark without GTIDs is only known to be before all of them if it is the beginning

@@ -60,8 +60,8 @@ class WithheldRows:
         return ()
 
     def undo(self, mark: int = 0) -> tuple[TableId, ...]:
-        """Drop the events after the first `mark` ones. Returns the tables to re-read, because some were already
-        taken."""
+        """Drop the events after the first `mark` ones. Returns the tables to re-read, because some of these events were
+        already taken; empty if none was."""
         kept = max(0, mark - self._before)
         self.bytes -= sum(len(event.raw.data) for event in self.events[kept:])
         del self.events[kept:]

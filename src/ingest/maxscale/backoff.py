@@ -17,7 +17,7 @@ class BackOff:
     _wrong: OrderedDict[Who, tuple[int, float]] = field(default_factory=OrderedDict)
 
     def wait(self, who: Who, now: float) -> float:
-        """Return for how many seconds the next login must be delayed."""
+        """Return for how many seconds the next login must be delayed. 0.0: it need not wait."""
         times, at = self._wrong.get(who, (0, now))
         if times == 0 or now - at > _FORGOTTEN:
             return 0.0

@@ -60,7 +60,7 @@ class SyslogFrames:
         return message
 
     def end(self) -> bytes:
-        """Return the unfinished last line when the connection has ended."""
+        """Return the unfinished last line when the connection has ended. Empty if there is none."""
         rest = bytes(self._rest)
         self._rest.clear()
         return b"" if self._skipping or rest[:1].isdigit() else rest

@@ -31,8 +31,9 @@ _SPARK_TYPES = {
 
 @lru_cache(maxsize=4096)
 def prepared(sql: str, types: tuple[LogicalType, ...]) -> Prepared:
-    """Return the function of a compiled expression over values of `types`. Raises UnknownValue if it is not
-    supported."""
+    """Return the function that evaluates a compiled expression over a row's values, whose types are `types`.
+
+    Raises UnknownValue if the expression is not supported."""
     return _prepare(read(sql), types)
 
 

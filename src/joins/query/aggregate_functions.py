@@ -65,7 +65,8 @@ class AggregateFunction:
 
 
 def sum_type(type_: LogicalType) -> LogicalType:
-    """Return the type of a sum, as in Spark."""
+    """Return the type of a sum, as in Spark: bigint of integers, double of floats, a decimal with ten more digits (at
+    most 38) of decimals."""
     if type_.kind in INTEGERS:
         return INT64
     if type_.kind.startswith("float"):

@@ -135,7 +135,7 @@ def place_of(table: str, node: exp.Expr) -> Place:
 
 
 def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """Split a condition at its top-level ANDs."""
+    """Split a condition at its top-level ANDs. Empty without a condition."""
     if condition is None:
         return ()
     condition = condition.unnest()

@@ -56,8 +56,8 @@ class HBaseConnection:
         self._used = 0.0
 
     def call(self, action: Callable[[Any], T]) -> T:
-        """Run an action on the connection. Raises Retriable if HBase is unavailable, UsageError if a table is
-        missing."""
+        """Run an action on the connection. Raises Retriable if HBase is unavailable, UsageError if a table is missing,
+        Fatal if HBase refuses the write."""
         if time.monotonic() - self._used > _RESTED:
             self.close()
         self._used = time.monotonic()

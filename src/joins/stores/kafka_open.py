@@ -44,7 +44,9 @@ class OpenRecords:
     _next: int = OFFSET_BEGINNING
 
     def refresh(self) -> dict[str, OpenRow]:
-        """Read new dead-letter records, and return the rows with open ones."""
+        """Read new dead-letter records, and return the rows with open ones.
+
+        Empty if the dead-letter topic does not exist."""
         topic = dead_letter_topic(self.topology)
         try:
             if self._consumer is None:

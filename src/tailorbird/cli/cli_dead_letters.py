@@ -86,8 +86,8 @@ def show(file: File, id_: Annotated[str, typer.Argument(metavar="ID", help="Id f
 def replay(file: File, ids: Ids = None, all_: All = False, as_json: AsJson = False) -> None:
     """Process dead-letter records again: read the rows again, or index them again.
 
-    A record that succeeds is closed. A record that is refused again becomes a new dead-letter record. If a record
-    cannot be replayed, the command prints how to fix it and exits with 1. Captures process the request when they run.
+    The records are closed at once. A row that is refused again makes a new dead-letter record. If a record cannot be
+    replayed, the command prints how to fix it and exits with 1. Captures process the request when they run.
 
     Example: tailorbird dead-letters replay topologies/shop.yml --all
     """

@@ -49,10 +49,11 @@ def copy_binlog(
     start: BinlogPosition | None = None,
     inject: Callable[[BinlogWriter, RawEvent], Iterable[bytes]] | None = None,
 ) -> int:
-    """Copy all events of a transport into a new file, and return their number.
+    """Copy the events of a transport into a new file, and return the number of copied events, without injected ones.
 
-    The file has the version and checksum algorithm of the original. `inject(writer, event)` is called before each
-    event; the bytes that it returns are written before the event.
+    The file has the version and checksum algorithm of the original, and a format description of its own; rotations,
+    stops and heartbeats are not copied. `inject(writer, event)` is called before each copied event; the bytes that it
+    returns are written before the event.
     """
     stream = EventStream(start, checksum=transport.checksum)
     count = 0

@@ -34,7 +34,7 @@ class DraftColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftTable:
-    """A joined table of the draft. The first of `joins` is the root.
+    """A joined table of the draft. The first of `joins` is the root, `columns` are those of the result.
 
     `why` explains the choice of the table. `left` are omitted joins and columns with reasons. `warnings` describe
     effects that may surprise the user."""

@@ -62,7 +62,9 @@ def _source(server: FoundServer, password: str) -> Source:
 
 
 def count_keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
-    """Count how many of the values are keys of the table that the reference leads to. `server` has that table."""
+    """Count how many of the values are keys of the table that the reference leads to. `server` has that table.
+
+    0 without values."""
     if not values:
         return 0
     source, parent, column = _source(server, password), reference.parent, _quoted(reference.referenced[0])

@@ -50,7 +50,9 @@ def read_shape(server: FoundServer, password: str) -> FoundServer:
 
 
 def count_keys(server: FoundServer, password: str, reference: Reference, values: Sequence[str]) -> int:
-    """Count how many of the values are keys of the table that the reference leads to. `server` has that table."""
+    """Count how many of the values are keys of the table that the reference leads to. `server` has that table.
+
+    0 without values."""
     if not values:
         return 0
     source, parent, column = _source(server, password), reference.parent, quoted(reference.referenced[0])

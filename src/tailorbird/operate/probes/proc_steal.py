@@ -19,12 +19,12 @@ class CpuSteal:
         self._total, self._cpu_steal = _ticks(stat)
 
     def share(self) -> float:
-        """Return the share, between 0 and 1."""
+        """Return the share of CPU steal (0 to 1) since the last `lap`, or since this object was created."""
         total, cpu_steal = _ticks(self._stat)
         return (cpu_steal - self._cpu_steal) / (total - self._total) if total > self._total else 0.0
 
     def lap(self) -> float:
-        """Return the share (0 to 1) since the last call of `lap`."""
+        """Return the share of CPU steal (0 to 1) like `share`, and begin a new interval."""
         share = self.share()
         self._total, self._cpu_steal = _ticks(self._stat)
         return share

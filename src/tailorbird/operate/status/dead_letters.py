@@ -327,7 +327,7 @@ def affected(found: Iterable[OpenDeadLetters], tables: Mapping[str, frozenset[st
 
 
 def readers_of(one: OpenDeadLetters, tables: Mapping[str, frozenset[str]]) -> list[str]:
-    """Return the joined tables that lack rows because of these dead letters."""
+    """Return the joined tables that lack rows because of these dead letters. Empty for dead letters of an index."""
     if one.stage in ("capture", QUARANTINE, LEFT_OUT):
         return [name for name, reads in tables.items() if one.of in reads]
     return [one.of] if one.stage == "join" else []

@@ -63,7 +63,7 @@ def missing_changes(
 
 
 def reported(one: IndexStatus) -> str:
-    """Format the progress of an index as text."""
+    """Format the progress of an index as text. Empty if it is unknown."""
     if one.quiet is not None:
         return f"complete; nothing new for {one.quiet:.0f} s"
     if one.behind is None:

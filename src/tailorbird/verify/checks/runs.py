@@ -70,7 +70,9 @@ class CheckRun:
 
     @property
     def until(self) -> Until:
-        """Return what must change before a run can compare anything, as in `Verdict`."""
+        """Return what must change before a run can compare anything, as in `Verdict`.
+
+        Empty: it need not wait for a change."""
         untils = {one.until for one in self.checked}
         if self.error or not untils or "" in untils:
             return ""

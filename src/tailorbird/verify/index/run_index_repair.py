@@ -24,8 +24,10 @@ from tailorbird.verify.request import Request, StageResult, Terminal
 def repaired(
     request: Request, table: Table, index: Index, stage: IndexStage, compared: IndexComparison, terminal: Terminal
 ) -> StageResult:
-    """Write or remove the differing documents, then compare them again. Raises Retriable if the index's collections
-    change during the repair."""
+    """Write or remove the differing documents if the user confirms it, then compare them again. A dry run only
+    describes it.
+
+    Raises Retriable if the index's collections change during the repair."""
     count = len(compared.differing)
     plan = f"{count:,} documents of index {index.name}: write them from their rows, or remove them if they have no row"
     if request.dry_run:

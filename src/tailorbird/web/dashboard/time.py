@@ -94,7 +94,9 @@ def solr_instant(instant: int) -> str:
 
 
 def axis_of(span: Span) -> Axis:
-    """Return the finest bars for a time range that are at most `MOST_BARS`. The range is extended to full bars."""
+    """Return the finest bars for a time range that are at most `MOST_BARS`, or the coarsest ones if all are more.
+
+    The range is extended to full bars."""
     for gap in GAPS:
         axis = aligned(span, gap)
         if sum(1 for _ in edges(axis, MOST_BARS + 1)) <= MOST_BARS:

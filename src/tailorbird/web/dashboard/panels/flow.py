@@ -74,7 +74,7 @@ def indexed_text(seen: FlowState, index: str, sources: Iterable[str]) -> str:
 
 
 def shown_text(seen: FlowState, index: str) -> str:
-    """Return, as text, how old the data is that queries of an index see."""
+    """Return, as text, how old the data is that queries of an index see. Empty if that is unknown."""
     cut = (seen.visible or {}).get(index)
     if cut is None or cut.timestamp_ms is None:
         return ""
