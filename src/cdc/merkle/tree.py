@@ -18,7 +18,7 @@ FAN = 4  # bits: sixteen children per node
 
 
 class Digest(NamedTuple):
-    """Number of rows, and the XOR of their hashes. `+` adds another set of rows, `-` removes one.
+    """Number of rows (`count`), and the XOR of their hashes (`bits`). `+` adds another set of rows, `-` removes one.
 
     It is a tuple for speed: the ledger creates one for every change.
     """

@@ -21,7 +21,9 @@ GROUPS = "tailorbird-"  # all consumer groups begin so; nothing is ever committe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Operations that a role needs on one resource, or with `prefixed` on all whose names begin with `name`."""
+    """Operations that a role needs on one resource, or with `prefixed` on all whose names begin with `name`.
+
+    `why` is the reason for people."""
 
     resource: Resource
     name: str

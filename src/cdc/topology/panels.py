@@ -81,7 +81,8 @@ class Panel:
 
     `fields` are the columns that group the rows in `terms`, `histogram`, `heatmap` and `table`. In a `table` without
     `measures` they are the columns shown. `by` splits a series into the `top` most frequent values. `buckets` is the
-    number of bars of a histogram.
+    number of bars of a histogram. `width` is in columns of a grid of twelve. `where` are the filters of its rows,
+    `format` the pattern of its numbers.
     """
 
     type: PanelType

@@ -31,7 +31,8 @@ CheckStage = Literal["log", "table", "index"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """Polling of a source: the column, the number of rows per query, and the `interval` in seconds.
+    """Polling of a source: the column (`cursor`), the number of rows per query (`limit`), and the `interval` in
+    seconds.
 
     `mode` says what the column contains. `updated_at`: a timestamp that is set whenever a row changes. Rows younger
     than `lag` seconds are read again at each poll, so that transactions of that duration are not missed. `feed`: an

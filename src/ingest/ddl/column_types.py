@@ -43,6 +43,8 @@ class TypeWords:
 
     A character type has `stem`, `length` and `members` instead: its printed type depends on the table's character set,
     and `resolved` computes it. A member of ENUM or SET that is written in hexadecimal or binary digits is bytes.
+    `charset` and `collation` are those in the statement, or None. `serial` and `timestamp`: the type is SERIAL or
+    TIMESTAMP. `nullable_by_nature`: without NULL or NOT NULL the column may be NULL.
     """
 
     text: str = ""

@@ -24,7 +24,7 @@ class Dialect:
     variable explicit_defaults_for_timestamp; None is the version's default. `fold_names`: the server compares table
     names in lower case (lower_case_table_names > 0). Then `spelt` and `spelt_databases` map lower-case names to the
     spelling in the topology. `strict`: the sql_mode rejects values that a column cannot store, instead of adjusting
-    them.
+    them. `ansi_quotes`, `backslash_escapes` and `real_as_float` are modes of the sql_mode.
     """
 
     server: ServerName

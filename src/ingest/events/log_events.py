@@ -111,7 +111,8 @@ class RowsLogged(NamedTuple):
 class RowsQuarantined(NamedTuple):
     """An event whose rows cannot be decoded yet. `event` and `table_map` are its raw bytes and those of its TABLE_MAP.
 
-    `server` is the version of the server that sent them.
+    `server` is the version of the server that sent them. `why` is the reason. `file` and `pos` are where the event
+    begins.
     """
 
     table: TableId

@@ -49,6 +49,7 @@ class TableRepair:
     `fresh`: the repair has changed since the last commit. A repair proceeds in rounds; `round_keys` and
     `round_children` are what the current round repairs. `patches` are changes logged during the read. `after_chunk` is
     the number of a snapshot chunk that must be published first, because it may show rows before their change.
+    `began_ms` is when the round began. The next one begins after `rests_until_ms`.
     """
 
     keys: dict[bytes, Row] = field(default_factory=dict)

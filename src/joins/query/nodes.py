@@ -152,7 +152,7 @@ class Pair(_OfTwo):
 
     `left_stays` keeps left rows without a match, with NULL for the right columns and id (LEFT or FULL JOIN).
     `right_stays` does the same for right rows. More than `most` matches for one key value are an error that ends the
-    query."""
+    query. `number` is its step."""
 
     number: int
     left: Node

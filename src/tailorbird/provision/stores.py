@@ -28,7 +28,10 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSpec:
-    """A replication peer that receives the writes of some tables. A `serial` one receives them in order per region."""
+    """A replication peer that receives the writes of some tables. A `serial` one receives them in order per region.
+
+    `cluster_key` is the ZooKeeper address under which HBase finds the receivers. If it is not `enabled`, HBase keeps
+    the writes for it."""
 
     id: str
     cluster_key: str

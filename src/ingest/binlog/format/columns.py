@@ -17,10 +17,12 @@ T = ColumnType
 class LoggedColumn:
     """One column of a TABLE_MAP event.
 
-    `size` is the number of bytes of the value or of its length prefix, `width` the declared bytes of a string. `digits`
-    are those of a fractional second (-1: unknown). None means unknown for `unsigned`, `charset` ("binary": bytes) and
-    `labels` of ENUM and SET; values that depend on it are refused or marked. `named` is False if the name is only an
-    ordinal number (`@1`). `declared` is the SQL type in a schema ("inet6", "uuid").
+    `size` is the number of bytes of the value or of its length prefix, `width` the declared bytes of a string.
+    `precision` and `scale` are those of DECIMAL, `digits` those of a fractional second (-1: unknown). None means
+    unknown for `unsigned`, `charset` ("binary": bytes) and `labels` of ENUM and SET; values that depend on it are
+    refused or marked. `named` is False if the name is only an ordinal number (`@1`), `visible` for an INVISIBLE column.
+    `geometry` is the number of a spatial type (1: point), `dimensions` the length of a VECTOR. `declared` is the SQL
+    type in a schema ("inet6", "uuid").
     """
 
     index: int

@@ -39,7 +39,11 @@ class RawEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHeader:
-    """Header of an event: its first 19 bytes. `marker` is the byte before them in the server's protocol (always 0)."""
+    """Header of an event: its first 19 bytes. `marker` is the byte before them in the server's protocol (always 0).
+
+    `timestamp` is in seconds since 1970. `event_length` is the number of bytes of the whole event, `next_position` the
+    offset of the next one.
+    """
 
     timestamp: int
     type_code: int
@@ -71,7 +75,10 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatDescription(Event):
     """First event of every file. `created` is the time of the server's start, or 0 if the file does not begin with a
-    start."""
+    start.
+
+    Times are in seconds since 1970. `post_header_lengths` has one byte per event type. `checksum` is 0 for none, 1 for
+    CRC32."""
 
     binlog_version: int
     server_version: str
@@ -83,7 +90,7 @@ class FormatDescription(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotate(Event):
-    """The log continues in another file."""
+    """The log continues in another file. It begins at `position` of `next_file`."""
 
     next_file: str
     position: int
@@ -99,7 +106,7 @@ class Query(Event):
     """A statement.
 
     `BEGIN` and `COMMIT` enclose transactions of engines without XIDs. Bytes in `text` that cannot be decoded are
-    replaced.
+    replaced. `status` are its undecoded status variables.
     """
 
     thread_id: int
@@ -128,7 +135,10 @@ class Rand(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserVar(Event):
-    """Value of a user variable for the next statement; None is NULL."""
+    """Value of a user variable for the next statement; None is NULL.
+
+    `type` is the kind of value and `charset` the number of its collation, as the server writes them.
+    """
 
     variable: str
     type: int
@@ -138,14 +148,17 @@ class UserVar(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid(Event):
-    """Commit of a transaction."""
+    """Commit of a transaction. `xid` is the number that InnoDB and other transactional engines know it by."""
 
     xid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XaPrepare(Event):
-    """Prepare of an XA transaction, or its commit in one phase. Its rows precede this event."""
+    """Prepare of an XA transaction, or its commit in one phase. Its rows precede this event.
+
+    Its XID consists of `format_id`, `gtrid` and `bqual`.
+    """
 
     one_phase: bool
     format_id: int
@@ -156,7 +169,10 @@ class XaPrepare(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gtid(Event):
     """Begin of a MySQL transaction. An anonymous one has `number` 0 and no `source`. Times are µs since 1970, 0 if
-    unknown."""
+    unknown.
+
+    `immediate_commit` is that of this server, `original_commit` that of the first one. `last_committed` and
+    `sequence_number` order transactions that may be applied in parallel. `transaction_length` is in bytes."""
 
     source: str
     tag: str
@@ -183,7 +199,10 @@ class PreviousGtids(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MariaGtid(Event):
-    """Begin of a MariaDB transaction. A `standalone` one is only the next query, without an event for its end."""
+    """Begin of a MariaDB transaction. A `standalone` one is only the next query, without an event for its end.
+
+    Transactions with one `commit_id` were committed as a group.
+    """
 
     domain: int
     number: int
@@ -216,7 +235,10 @@ class TableMapped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows(Event):
-    """Changed rows of one table. `data` are the event's bytes, which `rows()` decodes."""
+    """Changed rows of one table. `data` are the event's bytes, which `rows()` decodes.
+
+    `id_size` is the number of bytes of the table id in them.
+    """
 
     operation: Literal["insert", "update", "delete"]
     flags: int
@@ -251,7 +273,10 @@ class RowsQuery(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionPayload(Event):
-    """A compressed transaction. The events inside it follow in the stream."""
+    """A compressed transaction. The events inside it follow in the stream.
+
+    `size` is its number of bytes after decompression, `compression` is 0 for zstd and 255 for none.
+    """
 
     compression: int
     size: int
@@ -299,7 +324,10 @@ class Unknown(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction(Event):
-    """A whole transaction from the default content handler: GTID, and events in order."""
+    """A whole transaction from the default content handler: GTID, and events in order. `tables` are by table id.
+
+    Of a transaction with too many events there are several parts; only the last one is `complete`.
+    """
 
     gtid: str
     events: tuple[Event, ...]

@@ -22,7 +22,8 @@ class ServerAddress:
     """Address of a server, and how to connect. With `server_id` 0 the transport chooses one. `repr` omits the password.
 
     `by_place`: request a file and position even if a GTID set is known. With GTIDs, a server itself reads the file from
-    its beginning, which fails if a part of it is damaged.
+    its beginning, which fails if a part of it is damaged. `heartbeat` and `timeout` are in seconds. `follow` is False
+    to end at the newest event, `reconnect` is False to raise ConnectionLost instead of connecting again.
     """
 
     host: str

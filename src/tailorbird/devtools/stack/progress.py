@@ -11,7 +11,8 @@ Step = Literal["download", "unpack", "prepare", "start", "running", "ready", "st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackProgress:
-    """A report: `what` (a service, bundle or tool) has reached `step`. A download also has its number of files."""
+    """A report: `what` (a service, bundle or tool) has reached `step`. Of a download, `done` of `total` files have
+    arrived."""
 
     what: str
     step: Step

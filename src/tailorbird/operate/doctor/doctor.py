@@ -25,7 +25,9 @@ SHORT_RETENTION = 3 * 86_400  # seconds: a weekend without an operator
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
     """The result of one check. `subject` is for example `source shop`, `check` is `binlog_format`, `found` is the
-    answer."""
+    answer.
+
+    `remedy` is what to do, or empty."""
 
     subject: str
     check: str
@@ -87,7 +89,9 @@ class ServerInspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreachableServer:
-    """The reason why a server could not be inspected. `refused`: it answered, but refused the login."""
+    """The reason why a server could not be inspected. `refused`: it answered, but refused the login.
+
+    `problem` is the reason."""
 
     problem: str
     refused: bool

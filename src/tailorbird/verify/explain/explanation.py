@@ -45,7 +45,10 @@ class TracedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRow:
-    """A row in HBase with the `timestamp` (ms) of its cells. `trace` is None if it was stored without one."""
+    """A row in HBase with the `timestamp` (ms) of its cells. `trace` is None if it was stored without one.
+
+    `layout_id` and `batch` are those in its cells.
+    """
 
     row_key: bytes
     timestamp: int

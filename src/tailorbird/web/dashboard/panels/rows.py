@@ -31,7 +31,8 @@ _HIDDEN = ("\t", "\r", "\n", "\0")
 class RowsRequest:
     """A request for rows: columns, order and page. `sort` is None for newest first.
 
-    `panel` restricts the rows to those of a panel (None: all)."""
+    `panel` restricts the rows to those of a panel (None: all). `descending`: the greatest values of `sort` come
+    first."""
 
     columns: tuple[PanelColumn, ...]
     sort: PanelColumn | None
