@@ -169,7 +169,7 @@ def _xa_prepare(body: bytes) -> Facts:
 
 
 def gtid_identity(body: bytes) -> tuple[str, str, int]:
-    """Return (server UUID, tag, number) of a GTID event, quickly."""
+    """Return (server UUID, "", number) of a GTID event without a tag, quickly."""
     raw = body[1:17].hex()
     return f"{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}", "", I64(body, 17)[0]
 

@@ -18,7 +18,8 @@ _OF_THE_FILE = frozenset({EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventT
 
 
 class BinlogFile:
-    """A new binlog file, which the context manager closes. `writer` encodes the events."""
+    """A new binlog file, which the context manager closes. `writer` encodes the events. Raises FileExistsError if the
+    file exists."""
 
     def __init__(self, path: str | Path, writer: BinlogWriter) -> None:
         self.writer = writer

@@ -19,7 +19,9 @@ _NO_ONE = "$argon2id$v=19$m=19456,t=2,p=1$oxPm0cBJosBtIleilItmKw$JUbs0PolB3nQc/k
 
 
 def read_passwords(text: str, *, file: str) -> Mapping[str, str]:
-    """Parse lines `name:hash` and `#` comments. Raises UsageError, without the hash, for any other line."""
+    """Parse lines `name:hash` and `#` comments.
+
+    Raises UsageError, without the hash, for any other line, a weak hash, a repeated name, or a text without users."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
