@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from joins.query.arity import ARITY, wrong_arity
 from joins.query.functions import PATTERN, pattern_for
 from joins.query.spatial import renamed
 from joins.query.windows import TimeWindow
@@ -70,7 +71,7 @@ def _renamed(statement: exp.Expr) -> exp.Expr:
 
 
 def check_tokens(text: str, refuse: RefuseAt) -> None:
-    """Refuse stray commas, adjacent string literals, and unsupported patterns of date_format."""
+    """Refuse stray commas, adjacent string literals, wrong numbers of arguments, and patterns of date_format."""
     tokens = sqlglot.tokenize(text, read="spark")
     for token, after in pairwise(tokens):
         if token.token_type == TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
@@ -81,6 +82,28 @@ def check_tokens(text: str, refuse: RefuseAt) -> None:
             what = f"two texts side by side: '{token.text}' '{after.text}'"
             refuse(after.line - 1, after.col, what, "a quote as \\', texts joined by ||")
     _check_patterns(tokens, refuse)
+    _check_arguments(tokens, refuse)
+
+
+def _check_arguments(tokens: Sequence[Token], refuse: RefuseAt) -> None:
+    """Check the number of arguments of each call of a known function, because sqlglot drops some when it parses."""
+    for i, (token, after) in enumerate(pairwise(tokens)):
+        if token.text.lower() not in ARITY or after.token_type != TokenType.L_PAREN:
+            continue
+        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+            continue  # a text, or a quoted name
+        depth, count, words = 0, 0, False
+        for inner in tokens[i + 1 :]:
+            if inner.token_type == TokenType.R_PAREN:
+                depth -= 1
+                if depth == 0:
+                    break
+            elif depth == 1:
+                count += inner.token_type == TokenType.COMMA or count == 0
+                words |= inner.text.upper() in ("FROM", "IN") and inner.token_type != TokenType.STRING
+            depth += inner.token_type == TokenType.L_PAREN
+        if (found := wrong_arity(token.text, count, words=words)) is not None:
+            refuse(token.line - 1, token.col - len(token.text) + 1, *found)
 
 
 def _check_patterns(tokens: Sequence[Token], refuse: RefuseAt) -> None:
