@@ -32,6 +32,7 @@ from joins.select.topn import Ties, first_rows, name_key, visible
 from joins.select.tree import Tree, build_trees
 
 _LITERALS = (exp.Literal, exp.Boolean)
+_NO_KEYS = (*_LITERALS, exp.DataTypeParam)  # within an expression
 
 
 class Binder:
@@ -201,8 +202,9 @@ class Binder:
         """Bind the outer query of a grouped query: its SELECT items and HAVING, over the columns of the groups."""
         place = group.inner.place
 
-        def over_groups(node: exp.Expr, at: Place) -> exp.Expr:
-            name = group.named.get(node.sql())
+        def over_groups(node: exp.Expr, at: Place, *, within: bool = False) -> exp.Expr:
+            # a literal within an expression, such as the 2 of DECIMAL(10,2), is no key of the groups
+            name = None if within and isinstance(node, _NO_KEYS) else group.named.get(node.sql())
             if name is not None:
                 return exp.column(name, table="", quoted=True)
             if isinstance(node, exp.Column):
@@ -210,7 +212,7 @@ class Binder:
                 self.refuse(at, f"{text_of_expression(node)} is neither grouped nor aggregated", expected)
             copy = node.copy()
             for child in list(copy.iter_expressions()):
-                child.replace(over_groups(child, at))
+                child.replace(over_groups(child, at, within=True))
             return copy
 
         items = [
