@@ -19,8 +19,10 @@ from sqlglot import exp
 
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
+from joins.query.aggregates import aggregates_in
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, ReadQuery
 from joins.select.parser import parse_query
+from joins.select.rows import Shape
 from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse
 
 
@@ -123,7 +125,9 @@ class _Flattener:
         if join is not None and not join.inner:
             if inside.where or any(one.inner for one in inside.joins):
                 return None
-            key = inside.shapes[inside.first].primary_key
+            key = _never_null(inside.shapes[inside.first])
+            if key is None and not all(isinstance(node, exp.Column) for node in computed.values()):
+                return None
             computed = {name: _if_row_exists(inside.first, key, node) for name, node in computed.items()}
         self.flat.relations |= inside.relations
         self.flat.shapes |= inside.shapes
@@ -185,12 +189,21 @@ class _Flattener:
         return bool(node.table) or any(node.name in columns for columns in scopes)
 
     def _expand_names(self, node: exp.Expr, items: tuple[Item, ...]) -> exp.Expr:
-        """Replace names of result columns by their expressions: HAVING and GROUP BY may use `AS` names."""
+        """Replace names of result columns by their expressions: HAVING and GROUP BY may use `AS` names.
+
+        Within an aggregate function a name means the tables' column, if there is one, as in Spark."""
         named = {item.name: item.expression for item in items if item.expression is not None}
         copy = exp.Paren(this=node.copy())
         for column in list(copy.find_all(exp.Column)):
-            if not column.table and column.name in named:
-                column.replace(exp.Paren(this=named[column.name].copy()))
+            if column.table or column.name not in named:
+                continue
+            if column.find_ancestor(exp.AggFunc) is not None:
+                if self._names_a_column(column):
+                    continue
+                if any(aggregates_in(named[column.name])):
+                    what = f"{column.name}, an aggregate, within another one"
+                    self.refuse(place_of(self.select.table, node), what, f"HAVING {column.name} > …, the plain name")
+            column.replace(exp.Paren(this=named[column.name].copy()))
         inner: exp.Expr = copy.this
         return inner
 
@@ -252,11 +265,19 @@ def _column(alias: str, name: str) -> exp.Expr:
     return exp.column(name, table=alias, quoted=True)
 
 
-def _if_row_exists(first: str, key: tuple[str, ...], node: exp.Expr) -> exp.Expr:
+def _never_null(shape: Shape) -> str | None:
+    """Return a column that is NULL only where there is no row. None if no key column is like that, as in groups."""
+    if isinstance(shape, TableSchema):
+        return shape.primary_key[0] if shape.primary_key else ""  # "": refused where it is joined
+    nullable = {column.name for column in shape.columns if column.nullable}
+    return next((name for name in shape.primary_key if name not in nullable), None)
+
+
+def _if_row_exists(first: str, key: str | None, node: exp.Expr) -> exp.Expr:
     """Return `node` as NULL where a merged subquery after LEFT JOIN has no row.
 
-    The subquery has a row exactly if the key of its first table is not NULL, because it has no inner joins."""
-    if isinstance(node, exp.Column) or not key:  # a table without a key is refused where it is joined
+    The subquery has a row exactly if `key`, a column of its first table, is not NULL: it has no inner joins."""
+    if isinstance(node, exp.Column) or not key:
         return node
-    absent = exp.Is(this=_column(first, key[0]), expression=exp.Null())
+    absent = exp.Is(this=_column(first, key), expression=exp.Null())
     return exp.Case(ifs=[exp.If(this=exp.Not(this=absent), true=node.copy())])
