@@ -51,6 +51,8 @@ def to_arrow(type_: LogicalType, values: Sequence[Any]) -> Any:
                 return _cast(type_, values, pa.int64())
         if type_.kind == "uint64":
             values = [None if value is None else int(value) for value in values]
+        if type_.member.kind == "decimal" and type_.member.precision > MOST_DIGITS:
+            values = [_text(value) for value in values]
         return pa.array(values, arrow_type(type_))
     except (pa.ArrowInvalid, OverflowError) as error:
         raise UnknownValue(f"a value beyond its type: {error}") from None
@@ -81,6 +83,13 @@ def from_arrow(type_: LogicalType, column: Any) -> list[Any]:
     if member.kind == "uint64" or (member.kind == "decimal" and member.precision > MOST_DIGITS):
         return [_number(value) for value in found]
     return found
+
+
+def _text(value: Any) -> Any:
+    """Convert a decimal that is too wide for DuckDB to text."""
+    if isinstance(value, list):
+        return [_text(member) for member in value]
+    return None if value is None else f"{value:f}"
 
 
 def _number(value: Any) -> Any:

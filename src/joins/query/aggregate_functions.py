@@ -66,21 +66,25 @@ class AggregateFunction:
 
 def sum_type(type_: LogicalType) -> LogicalType:
     """Return the type of a sum, as in Spark: bigint of integers, double of floats, a decimal with ten more digits (at
-    most 38) of decimals."""
+    most 38) of decimals.
+
+    Decimals wider than Spark's gain ten digits, too, so that sums fit."""
     if type_.kind in INTEGERS:
         return INT64
     if type_.kind.startswith("float"):
         return FLOAT64
     precision, scale = _digits(type_)
-    return LogicalType(kind="decimal", precision=min(precision + 10, MOST_DIGITS), scale=scale)
+    most = MOST_DIGITS if precision <= MOST_DIGITS else precision + 10
+    return LogicalType(kind="decimal", precision=min(precision + 10, most), scale=scale)
 
 
 def average_type(type_: LogicalType) -> LogicalType:
-    """Return the type of an average, as in Spark."""
+    """Return the type of an average, as in Spark. Decimals wider than Spark's gain four decimal places, too."""
     if type_.kind in INTEGERS or type_.kind.startswith("float"):
         return FLOAT64
     precision, scale = _digits(type_)
-    return LogicalType(kind="decimal", precision=min(precision + 4, MOST_DIGITS), scale=min(scale + 4, MOST_DIGITS))
+    most = MOST_DIGITS if precision <= MOST_DIGITS else precision + 4
+    return LogicalType(kind="decimal", precision=min(precision + 4, most), scale=min(scale + 4, most))
 
 
 def _digits(type_: LogicalType) -> tuple[int, int]:
