@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -233,7 +234,9 @@ def _literal(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if node.is_string:
         return Typed(sql=escaped(node.name), type=STRING)
     if "e" in node.name.lower():
-        return Typed(sql=f"CAST({float(node.name)!r} AS DOUBLE)", type=FLOAT64)
+        if math.isinf(double := float(node.name)):
+            refuse(node, f"number {node.name}", "a number that a double can hold, at most 1.797e308")
+        return Typed(sql=f"CAST({double!r} AS DOUBLE)", type=FLOAT64)
     try:
         number = decimal.Decimal(node.name)
     except decimal.InvalidOperation:

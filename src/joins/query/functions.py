@@ -196,6 +196,8 @@ def _whole(name: str) -> Function:
         typed = _number(compiler, node)
         if typed.type.kind in INTEGERS:
             return compiler.cast(typed, INT64)
+        if typed.type.kind == "uint64":  # a double would round it
+            return typed
         if typed.type.kind != "decimal":
             return Typed(sql=f"CAST({name}({typed.sql}) AS DOUBLE)", type=FLOAT64, failed=typed.failed)
         result = bounded(typed.type.precision - typed.type.scale + 1, 0)

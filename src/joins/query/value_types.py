@@ -114,7 +114,8 @@ def type_of_cast(to: exp.Expr) -> LogicalType | None:
     if to.this == exp.DType.DECIMAL:
         numbers = [int(parameter.name) for parameter in to.expressions]
         precision, scale = (*numbers, *(10, 0)[len(numbers) :])
-        return LogicalType(kind="decimal", precision=precision, scale=scale) if precision <= MOST_DIGITS else None
+        fits = max(1, scale) <= precision <= MOST_DIGITS
+        return LogicalType(kind="decimal", precision=precision, scale=scale) if fits else None
     if to.expressions:
         return STRING if to.this in (exp.DType.VARCHAR, exp.DType.CHAR) else None
     return _CASTS.get(to.this)

@@ -1,0 +1,141 @@
+"""Queries that once ended a join, lost an argument or a value, or were refused by mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdc.model.errors import TopologyError
+from joins.query.aggregate_functions import FUNCTIONS
+from joins.query.arity import ARITY
+from joins.query.nodes import Expression
+from tests.joins.joincase import Case, read_case
+from tests.joins.test_functions import NAMES
+
+COLUMNS = {
+    "id": "int", "n": "int?", "big": "bigint?", "huge": "bigint unsigned?", "d": "decimal(6,2)?", "s": "varchar(9)?",
+    "day": "date?", "at": "datetime(3)?", "f": "double?",
+}  # fmt: skip
+GROUPS = Path(__file__).parents[1] / "cases" / "joins" / "groups"
+
+
+def case(columns: str, *, key: str = "id", after: str = "") -> Case:
+    return Case(
+        tables={"shop.t": {"key": ["id"], **COLUMNS}},
+        query=f"SELECT {columns} FROM shop.t {after}",
+        row_key=[key],
+        history=[],
+    )
+
+
+def computed(text: str) -> Expression:
+    found = case(f"id, {text} AS x").plan().last.finish.computed
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("to_date(s, 'yyyyMMdd')", "to_date(x) of a text"),
+        ("date(s, 'yyyyMMdd')", "date(x) of a moment"),
+        ("floor(d, 1)", "floor(x * 10) / 10"),
+        ("ceil(d, 1)", "ceil(x * 10) / 10"),
+        ("round(d, 1, 2)", "round() with 1 to 2"),
+        ("length(s, 1)", "length() with 1"),
+        ("date_trunc('DAY', at, 1)", "date_trunc() with 2"),
+        ("get_json_object(s, '$.a', 1)", "get_json_object() with 2"),
+        ("upper(substring(s))", "substring() with 2 to 3"),
+        ("greatest(n)", "greatest() with at least 2"),
+        ("contains(s, 'a', 'b')", "contains() with 2"),
+    ],
+)
+def test_an_argument_that_nothing_reads_is_refused(text: str, remedy: str) -> None:
+    """The refusal has the line and the column of the call, and a form that works."""
+    with pytest.raises(TopologyError, match=r"case\.yml:\d+: .* with \d+ argument") as error:
+        case(f"id, {text} AS x").plan()
+    assert remedy in str(error.value)
+    assert "query line 1, column" in str(error.value)
+
+
+@pytest.mark.parametrize("call", ["max(n, 2)", "min(n, n)", "collect_list(n, 2)", "max_by(n, id, 2)", "sum(n, 2)"])
+def test_an_argument_that_no_aggregate_reads_is_refused(call: str) -> None:
+    """Also the aggregate functions state how many arguments they take."""
+    with pytest.raises(TopologyError, match=r"with \d argument"):
+        case(f"s, {call} AS x", key="s", after="GROUP BY s").plan()
+
+
+def test_every_function_states_its_number_of_arguments() -> None:
+    """A function added to the page or to the aggregates needs a row, else its arguments would not be counted."""
+    aggregates = {function.shown.partition("(")[0] for function in FUNCTIONS}
+    assert set(ARITY) == {*NAMES, *aggregates, "count_if"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "substring(s FROM 2)", "position('a' IN s)", "trim(concat(s, ','))", "round(d)", "if(n IN (1, 2), 1, 0)",
+        "'floor(a, b)'", "concat('(', s)", "coalesce(n, big, 0)", "greatest(n, (big + 1) * 2)",
+    ],
+)  # fmt: skip
+def test_arguments_are_counted_as_written(text: str) -> None:
+    """Words between arguments, parentheses and texts count for nothing."""
+    case(f"id, {text} AS x").plan()
+
+
+@pytest.mark.parametrize(
+    "text", ["CAST(s AS DECIMAL(5,10))", "CAST(s AS DECIMAL(0))", "1e400 * n", "CAST(-1e309 AS DOUBLE)"]
+)
+def test_an_expression_that_spark_would_refuse_is_refused(text: str) -> None:
+    """It once passed `validate`, and the query could not start."""
+    with pytest.raises(TopologyError, match="expected"):
+        case(f"id, {text} AS x").plan()
+
+
+@pytest.mark.parametrize("call", ["substring(s, big, 2)", "left(s, big)", "right(s, f)", "sha2(s, huge)"])
+def test_a_number_beyond_an_int_ends_no_query(call: str) -> None:
+    """The number is cast to INT without an error, and counts as a failure."""
+    found = computed(call)
+    assert "try_cast({" in found.sql
+    assert found.failed is not None
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round"])
+def test_unsigned_integers_are_not_rounded_through_a_double(name: str) -> None:
+    """18446744073709551615 is no double."""
+    assert str(computed(f"{name}(huge)").type) == "uint64"
+    assert "DOUBLE" not in computed(f"{name}(huge)").sql
+
+
+def test_the_sum_of_a_wide_decimal_has_room() -> None:
+    """Decimals of up to 38 digits have Spark's types, wider ones gain digits."""
+    plan = read_case(GROUPS / "sums-of-decimals-wider-than-38-digits.case").plan()
+    types = {output.name: str(output.type) for output in plan.last.finish.outputs}
+    assert types["s"] == "decimal(75,30)"
+    assert types["a"] == "decimal(69,34)"
+
+
+def test_having_uses_a_result_column_within_no_aggregate() -> None:
+    """`HAVING total > 10` means the result column, and an aggregate of an aggregate has a message of its own."""
+    case("s, sum(n) AS total", key="s", after="GROUP BY s HAVING total > 10").plan()
+    with pytest.raises(TopologyError, match="total, an aggregate, within another one"):
+        case("s, sum(n) AS total", key="s", after="GROUP BY s HAVING max(total) > 10").plan()
+
+
+def test_having_aggregates_the_tables_column() -> None:
+    """`max(at)` is the maximum of the column, and not of the result column of that name."""
+    plan = case(
+        "date_trunc('DAY', at) AS at, count(*) AS c", key="at", after="GROUP BY 1 HAVING max(at) > '2026-01-01'"
+    )
+    group = plan.plan().fragments[0].group
+    assert group is not None
+    assert [result.text for result in group.results] == ["COUNT(*)", "MAX(t.at)"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    ["2 AS k, CAST(sum(d) AS DECIMAL(10,2)) AS x", "1 AS k, round(avg(d), 1) AS x", "'a' AS k, max(s) || 'a' AS x"],
+)
+def test_a_literal_key_leaves_other_literals_alone(columns: str) -> None:
+    """The key of the only group is a literal, which other expressions may contain, too."""
+    case(columns, key="k").plan()
