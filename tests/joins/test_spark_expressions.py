@@ -242,6 +242,16 @@ def test_failures_are_reported_during_the_row(spark: SparkSession) -> None:
     assert [(row.v, row.p) for row in rows if row.op == TRUNCATION_POINT] == [(0, b"why")]
 
 
+def test_a_date_beyond_year_9999_is_null(spark: SparkSession) -> None:
+    """It has no canonical form: the value is NULL with a dead letter, and the row stays."""
+    far = "CAST(concat('1', '2026-01-01') AS DATE)"
+    asked = case(f", date_add(day, 3000000) AS x, {far} AS y, date_add(day, 1) AS z", "WHERE id = 1")
+    plan, rows = asked.plan(), reported(spark, asked)
+    found = [values_of(row.p) for row in rows if row.op == ROW_PUT]
+    assert [[row[output.index] for output in plan.outputs] for row in found] == [[1, None, None, "2026-02-01Z"]]
+    assert [json.loads(row.p)[3] for row in rows if row.op == REFUSED] == ["not computed: DATE_ADD(t.day, 3000000)"]
+
+
 def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:
     """`predicate` is for routing: NULL is false."""
     plan = case("", "WHERE d > 1.00 AND s LIKE 'a%'").plan()

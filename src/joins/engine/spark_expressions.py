@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from cdc.model.types import LogicalType
-from joins.query.expressions import escaped
+from joins.query.expressions import any_of, escaped
 from joins.query.nodes import Expression
 from joins.query.plan import SINK, Finish, Fragment
 from joins.query.value_types import family, spark_type
@@ -62,7 +62,7 @@ def predicate(expression: Expression, values: str, types: Sequence[LogicalType])
 
 
 def canonical(sql: str, type_: LogicalType) -> str:
-    """Return Spark SQL for the JSON text of a computed value in canonical form."""
+    """Return Spark SQL for the JSON text of a computed value in canonical form. A date beyond year 9999 is null."""
     match family(type_):
         case "bool":
             text = f"CAST({sql} AS STRING)"
@@ -75,14 +75,22 @@ def canonical(sql: str, type_: LogicalType) -> str:
         case "number":
             text = f"CAST({sql} AS STRING)"
         case "date":
-            text = f"concat('\"', CAST({sql} AS STRING), 'Z\"')"
+            text = f"IF({_in_range(sql, type_)}, concat('\"', CAST({sql} AS STRING), 'Z\"'), NULL)"
         case "moment":
-            text = f"concat('\"', replace(CAST({sql} AS STRING), ' ', 'T'), 'Z\"')"
+            text = f"IF({_in_range(sql, type_)}, concat('\"', replace(CAST({sql} AS STRING), ' ', 'T'), 'Z\"'), NULL)"
         case "bytes":
             text = f"concat('\"', replace(base64({sql}), '\\r\\n', ''), '\"')"
         case _:
             text = f"substring(to_json(array({sql})), 2, length(to_json(array({sql}))) - 2)"
     return f"coalesce({text}, 'null')"
+
+
+def _in_range(sql: str, type_: LogicalType) -> str:
+    """Return Spark SQL that is true for a date or moment that has a canonical form: of the years 1 to 9999."""
+    if family(type_) == "date":
+        return f"{sql} BETWEEN DATE'0001-01-01' AND DATE'9999-12-31'"
+    first, last = "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"
+    return f"{sql} BETWEEN TIMESTAMP_NTZ'{first}' AND TIMESTAMP_NTZ'{last}'"
 
 
 def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
@@ -149,6 +157,18 @@ def _reason(finish_: Finish, where: str, is_put: str) -> str | None:
 
 
 def _failed(expression: Expression) -> list[str]:
-    if expression.failed is None:
+    failed = any_of(expression.failed, _beyond(expression))
+    if failed is None:
         return []
-    return [f"WHEN {expression.failed} THEN {escaped('not computed: ' + expression.text)}"]
+    return [f"WHEN {failed} THEN {escaped('not computed: ' + expression.text)}"]
+
+
+def _beyond(expression: Expression) -> str | None:
+    """Return Spark SQL that is true for a date without a canonical form. None if the expression cannot yield one.
+
+    It is added here, so that the plans of earlier versions stay the same. Only casts, which can fail, and date_add
+    yield such dates."""
+    possible = expression.failed is not None or "date_add(" in expression.sql
+    if family(expression.type) not in ("date", "moment") or not possible:
+        return None
+    return f"(NOT {_in_range(f'({expression.sql})', expression.type)})"
