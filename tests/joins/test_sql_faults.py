@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from cdc.model.errors import TopologyError
+from cdc.model.types import Canonical
+from joins.evaluate.evaluating import prepared
+from joins.evaluate.stored import to_canonical, to_native
+from joins.evaluate.unknown import UnknownValue
 from joins.query.aggregate_functions import FUNCTIONS
 from joins.query.arity import ARITY
 from joins.query.nodes import Expression
+from tests.joins import meanings
 from tests.joins.joincase import Case, read_case
 from tests.joins.test_functions import NAMES
 
@@ -139,3 +144,24 @@ def test_having_aggregates_the_tables_column() -> None:
 def test_a_literal_key_leaves_other_literals_alone(columns: str) -> None:
     """The key of the only group is a literal, which other expressions may contain, too."""
     case(columns, key="k").plan()
+
+
+def test_no_value_ends_an_evaluation() -> None:
+    """Every function, operator and cast of every type gives a value, NULL or an unknown one for extreme values."""
+    types, columns = meanings.types_of(), list(meanings.TYPES)
+    wild: dict[str, list[Canonical]] = {"f": ["NaN", "Infinity", "-Infinity"], "x": ["NaN", "Infinity", "-Infinity"]}
+    rows: list[list[Canonical]] = [[None] * len(types), *([*row] for row in meanings.rows(12, seed=7))]
+    rows += [[wild.get(name, [None] * 3)[i] for name in columns] for i in range(3)]
+    natives = [[to_native(type_, value) for type_, value in zip(types, row, strict=True)] for row in rows]
+    ended, known = [], 0
+    for text, call in meanings.calls(1).items():
+        for n, row in enumerate(natives):
+            try:
+                to_canonical(call.type, prepared(call.sql, types).of(row))
+                known += 1
+            except UnknownValue:
+                continue
+            except Exception as error:  # noqa: BLE001  # what the test looks for
+                ended.append(f"{text} of {rows[n]}: {error!r}")
+    assert not ended, "\n".join(ended[:20])
+    assert known > 1000
