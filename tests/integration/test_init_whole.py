@@ -18,7 +18,8 @@ from tests.integration.made_databases import Makes, made, reported
 from tests.support.schemas_made import SHAPES
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+# over PostgreSQL in `make test`: test_postgres_whole.py
+pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(600)]
 __all__ = ["made"]  # the fixture
 
 # Changes while it runs: rows are inserted, moved and deleted, and a foreign key changes rows without log events.
@@ -63,9 +64,7 @@ def must_be_equal(topology: Topology, pipeline: Pipeline) -> None:
         raise
 
 
-@pytest.mark.parametrize(
-    "shape", ["rental", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("music", "trade"))]
-)
+@pytest.mark.parametrize("shape", ["rental", "music", "trade"])
 def test_the_topology_that_init_wrote_runs(
     made: Makes, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
