@@ -53,7 +53,7 @@ class StoredTargets:
 class RebuildState:
     """Progress of the rebuild of one index, as JSON, and a lock that admits one rebuilding process.
 
-    `of` names another kind of job, with its own progress and lock."""
+    `of` names another kind of job on the index. It has its own progress, but the same lock."""
 
     def __init__(self, client: KazooClient, peer: str, of: str = "rebuild") -> None:
         self._client, self._parent = client, parent_node(peer)
@@ -110,9 +110,9 @@ class StoredProgress:
         self._node = f"{parent_node(peer)}/progress"
 
     def read(self, region: bytes) -> RegionProgress | None:
-        """Return the progress that `write` stored for a region, or None if no batch is in progress.
+        """Return the progress that `write` stored for a region. None if there is none, or only one of another epoch.
 
-        Raises Fatal if the stored value is malformed."""
+        Raises Fatal if the stored value is malformed, Retriable while ZooKeeper is unavailable."""
         node = f"{self._node}/{region.decode()}"
         with answering():
             try:

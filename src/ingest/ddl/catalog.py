@@ -22,7 +22,8 @@ class ColumnDefinition:
     """Definition of a column. `column_type`, `charset` and `collation` are as information_schema prints them.
 
     `default` and `rest` (generation expression, ON UPDATE, …) are parts of the statement, used only to compare
-    definitions. `initial` is the column's value in rows that were written before it was added, if `initial_known`.
+    definitions. `initial` is the column's value in rows that were written before the column was added. It is valid only
+    if `initial_known`.
     """
 
     name: str

@@ -66,7 +66,7 @@ class HeldLease:
     epoch: int
 
     def check(self) -> None:
-        """Raise Retriable if the agent does not have the lease now. It then starts again with its current
+        """Raise Retriable if the agent does not have the lease now. The agent then starts again with its current
         assignments."""
         lease = self.topic.fresh().leases.get(self.source)
         if lease is None or not lease.admits(self.agent, self.epoch):

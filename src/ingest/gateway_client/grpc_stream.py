@@ -240,7 +240,9 @@ class Gateways:
         self._lock = threading.Lock()
 
     def stream(self) -> GrpcStream:
-        """Return the open stream, or dial the next address. Raises Retriable if no gateway answers there."""
+        """Return the open stream, or dial the next address. Raises Retriable if no gateway answers there.
+
+        For up to a second after a failed attempt, it does not dial, but raises the same error again."""
         with self._lock:
             if self._stream is None or not self._stream.open:
                 if self._failed is not None and time.monotonic() < self._again:

@@ -31,8 +31,8 @@ class UsersFile:
         self._lock = threading.Lock()
 
     def users(self) -> Mapping[str, bytes]:
-        """Return the password hash by user; without a file, those of the service users. Raises UsageError if the file
-        cannot be read."""
+        """Return the password hash by user; those of `otherwise` while the file does not exist. Raises UsageError if
+        the file cannot be read."""
         with self._lock:
             try:
                 status = self.path.stat()

@@ -57,7 +57,8 @@ class SqlReader:
         self._tables: dict[TableId, sa.Table] = {}
 
     def schemas(self, known: Mapping[TableId, TableSchema]) -> Mapping[TableId, TableSchema]:
-        """Return the current schemas of the polled tables. Implements `PollReader`."""
+        """Return the current schemas of the polled tables. Raises UsageError if a table does not exist or is not
+        visible. Implements `PollReader`."""
         found = {}
         for table in self._source.tables:
             with _translated(self._source, f"read the columns of {table}"):

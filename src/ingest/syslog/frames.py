@@ -19,7 +19,8 @@ class SyslogFrames:
         self._skipping = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Add bytes and yield complete messages. Raises FrameError for an invalid octet count."""
+        """Add bytes and yield the complete messages that are not empty. Raises FrameError for an invalid octet
+        count."""
         self._rest += data
         while self._rest:
             message = self._counted() if self._rest[:1].isdigit() else self._line()

@@ -101,8 +101,8 @@ def regexp_extract(text: str, pattern: str, group: int) -> str:
 
 
 def regexp_replace(text: str, pattern: str, by: str) -> str:
-    """Replace all matches. Raises UnknownValue for other patterns than those that the compiler writes for
-    geometries."""
+    """Remove all matches of a pattern. Raises UnknownValue if `by` is not empty, or for other patterns than those that
+    the compiler writes for geometries."""
     if pattern not in _OF_GEOMETRY or by:
         raise UnknownValue(f"the expression {pattern}")
     return re.sub(pattern, by, text)

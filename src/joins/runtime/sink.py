@@ -177,7 +177,8 @@ def _unstorable(table: str, values: object, key: Values, error: Exception) -> Re
 
 
 def row_of(refused: RefusedRecord, table: str) -> str | None:
-    """Return the text of the row key of a refused row. None for a refused record of a topic."""
+    """Return the text of the row key of a refused row. None for a refused record of a topic, and for a refused row
+    without a key."""
     own = f"table {table}"
     if refused.topic.startswith(f"{own}, row "):
         return refused.topic.removeprefix(f"{own}, row ")

@@ -95,7 +95,8 @@ class LogReader:
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
     ) -> Changed | RefusedRecord | Truncated | None:
-        """Read one record. None for a tombstone, which only repeats the delete before it."""
+        """Read one record. None for a tombstone, which only repeats the delete before it. A RefusedRecord if the value
+        is not a valid envelope."""
         if value is None:
             return None
         try:

@@ -55,7 +55,7 @@ def finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def timestamp_reported(timestamp: int | None) -> str:
-    """Format a batch timestamp as the number with its date and time."""
+    """Format a batch timestamp (ms) as the number with its date and time. None and 0 become "no cut yet"."""
     if not timestamp:
         return "no cut yet"
     at = dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)

@@ -59,10 +59,10 @@ def asked(servers: Sequence[FoundServer], reference: Reference) -> list[str]:
 
 
 def believed(reference: Reference, values: int, found: int) -> Reference | None:
-    """Return the reference with the reason for the guess, or None if it seems wrong.
+    """Return the reference with the reason for the guess, or None if the reference seems wrong.
 
-    `found` of the `values` sampled values are keys of the other table. It must be most of them, or there are no
-    values."""
+    `found` of the `values` sampled values are keys of the other table. The reference is believed if they are at least
+    half, or if no values were sampled."""
     if found * 2 < values:
         return None
     said = f"{found} of {values} values read are keys there" if values else "there are no rows yet to check"

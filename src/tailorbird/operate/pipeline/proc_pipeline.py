@@ -246,7 +246,7 @@ class Pipeline:
         return last.message if last is not None and last.kind == Fatal.__name__ else None
 
     def last_words(self, name: str) -> str:
-        """Return the last line of a part's log. Empty without a log, or if the log is empty."""
+        """Return the last line of a part's log, up to 400 characters. Empty if the log does not exist or is empty."""
         try:
             lines = self.part(name).log.read_text(errors="replace").strip().splitlines()
         except FileNotFoundError:

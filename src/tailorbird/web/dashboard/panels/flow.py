@@ -23,7 +23,8 @@ class Rates:
         self._seen: dict[str, deque[tuple[float, float]]] = {}
 
     def note(self, now: float, values: Mapping[str, float]) -> None:
-        """Record the counters at a time (seconds). A counter that decreased was reset."""
+        """Record the counters at a time (seconds). If a counter decreased, it was reset: its earlier values are
+        dropped, as are all values older than `WINDOW`."""
         for name, value in values.items():
             seen = self._seen.setdefault(name, deque())
             if seen and value < seen[-1][1]:
