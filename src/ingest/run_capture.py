@@ -120,7 +120,7 @@ def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
     def make(seen: ServerTables) -> Tables:
         charset = seen.catalog.default_charset
         return Tables(
-            source.name, source.databases, captured, seen.dialect, charset, source.rules, source.tables, seen.kinds,
+            source.name, source.databases, captured, seen.dialect, charset, source.rule_of, source.tables, seen.kinds,
             seen.left_out, restriction_of(source),
         )  # fmt: skip
 

@@ -35,6 +35,16 @@ def test_policies_as_a_packet_filter_has_them(policy: str, captured: set[str]) -
     assert not is_captured("accept", rules, frozenset({"d"}), table("other", "elsewhere"))
 
 
+def test_a_list_of_ignored_columns_keeps_the_table_under_accept() -> None:
+    """Also an empty list. A table that is listed without it, and without another option, is not captured."""
+    text = """{type: mysql, hostname: h, username: u, password: p, database: d, server_id: 1, filter_policy: accept,
+      tables: {whole: {ignored_columns: []}, bare: {}, nothing: , masked: {mask: {}}, short: {ignored_columns: [a]}}}"""
+    source = read_source(text, name="s", file="f")
+    names = ("whole", "bare", "nothing", "masked", "short", "other")
+    assert [name for name in names if source.captures(table(name))] == ["whole", "short", "other"]
+    assert shape_of(source.rules[table("whole")]) is None
+
+
 def test_masks_and_ignored_columns() -> None:
     """Ignored columns are absent. Equal values have equal masks, and NULL stays NULL."""
     rule = TableRule(ignored_columns=("a",), masks={"b": "sha256(pepper)", "c": "truncate(2)", "d": "redact"})

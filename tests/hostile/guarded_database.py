@@ -42,10 +42,20 @@ connections:
     ssl_mode: disabled
     databases:
       kept:
+        {tables}
+"""
+LISTED = """tables:
+          customers: {mask: {email: sha256(salt)}, ignored_columns: [pin, level]}
+          accounts: {ignored_columns: [ssn]}
+          orders: {}
+"""
+# the same, with every other table: what must not leave is an exception
+ACCEPTED = f"""filter_policy: accept
+        ignored_columns: [pin]
         tables:
-          customers: {{mask: {{email: sha256(salt)}}, ignored_columns: [pin, level]}}
+          customers: {{mask: {{email: sha256(salt)}}, ignored_columns: [level]}}
           accounts: {{ignored_columns: [ssn]}}
-          orders: {{}}
+          {MARK}table: {{}}
 """
 TABLES = (
     "CREATE TABLE kept.customers (id INT PRIMARY KEY, name VARCHAR(60), email VARCHAR(60), pin VARCHAR(60) UNIQUE, "
@@ -204,11 +214,12 @@ def _stored(frames: bytes) -> dict[str, Any]:
 
 
 @contextmanager
-def guarded(server: Server, folder: Path) -> Iterator[GuardedDatabase]:
-    """Start a gateway and an agent with a policy for a server's database."""
+def guarded(server: Server, folder: Path, tables: str = LISTED) -> Iterator[GuardedDatabase]:
+    """Start a gateway and an agent with a policy for a server's database. `tables` is that of the database `kept`."""
     gateway = HostileGateway(certificates(folder))
     kind = "mariadb" if server.maria else "mysql"
-    policy = read_policy(POLICY.format(type=kind, port=server.port), file="policy.yml", environ={}, content=str)
+    text = POLICY.format(type=kind, port=server.port, tables=tables)
+    policy = read_policy(text, file="policy.yml", environ={}, content=str)
     database = GuardedDatabase(server, gateway, policy)
     database.fill()
     stopped = threading.Event()

@@ -23,15 +23,18 @@ from ingest.fleet.fleet_pb2 import (
     Assign,
     Found,
     FoundRecord,
+    Hello,
     LogCall,
     LogReply,
     Report,
+    RequestType,
     SearchEnd,
     StreamRequest,
     Withdraw,
 )
 from ingest.fleet.frames import LONGEST, unzipped
-from ingest.fleet.wire import GATEWAY_OPTIONS, RPC, SERVICE, hello
+from ingest.fleet.request_types import typed
+from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
 from ingest.gateway_client.grpc_stream import Credentials, Gateways
 from tests.support.ports import free_port
 
@@ -80,6 +83,7 @@ class HostileGateway:
         self.ready = threading.Event()
         self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue()
         self._epochs = itertools.count(1)
+        self.former = False  # it behaves as a gateway of the previous release, which sets no type of data
         pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
         credentials = grpc.ssl_server_credentials([(pem["key"], pem["cert"])], pem["ca"], require_client_auth=True)
         self._server = grpc.server(ThreadPoolExecutor(4), options=GATEWAY_OPTIONS)
@@ -96,16 +100,28 @@ class HostileGateway:
         self._outgoing.put(None)
         self._server.stop(0.5).wait(10)
 
-    def send(self, request: StreamRequest) -> None:
-        """Send any message to the agent."""
+    def send(self, request: StreamRequest, key: RequestType | None = None) -> None:
+        """Send any message to the agent, with its type, or the type `key`."""
+        if not self.former:
+            typed(request)
+        if key is not None:
+            request.type = key
         self._outgoing.put(request)
 
-    def assign(self, source: str, spec: Any, lies: Lies | None = None, topology: str = "t", version: int = 1) -> Lies:
+    def assign(
+        self,
+        source: str,
+        spec: Any,
+        lies: Lies | None = None,
+        topology: str = "t",
+        version: int = 1,
+        key: RequestType | None = None,
+    ) -> Lies:
         """Assign a source with any configuration. `spec` is encoded as JSON unless it is bytes."""
         made = self.sources[source] = lies or Lies()
         content = spec if isinstance(spec, bytes) else orjson.dumps(spec)
         assign = Assign(source=source, epoch=next(self._epochs), version=version, spec=content, topology=topology)
-        self.send(StreamRequest(assign=assign))
+        self.send(StreamRequest(assign=assign), key)
         return made
 
     def withdraw(self, source: str) -> None:
@@ -123,7 +139,7 @@ class HostileGateway:
                 return  # the agent has left
 
         threading.Thread(target=read, daemon=True).start()
-        yield hello("hostile")
+        yield StreamRequest(hello=Hello(protocol=PROTOCOL)) if self.former else hello("hostile")
         while (request := self._outgoing.get()) is not None:
             yield request
 

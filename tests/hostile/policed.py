@@ -17,32 +17,37 @@ from ingest.records.conditions import condition
 from tests.support.live_capture import LiveCapture
 
 
-def policy_text(server: Any, tables: str, database: str = "kept") -> str:
-    """Return a policy of one connection, `db`, that allows `tables` (YAML) of a database."""
+def policy_text(server: Any, tables: str, database: str = "kept", options: str = "") -> str:
+    """Return a policy of one connection, `db`, for a database: its `tables` (YAML), and its other keys, `options`."""
     return (
         f"dumps: true\nconnections:\n  db:\n    type: {'mariadb' if server.maria else 'mysql'}\n"
         f"    hostname: 127.0.0.1\n    port: {server.port}\n    username: cdc\n    password: cdc\n"
         f"    databases:\n      {database}:\n        tables: {tables}\n"
+        + "".join(f"        {option}\n" for option in options.splitlines())
     )
 
 
 @dataclass
 class PolicedCapture(LiveCapture):
-    """A capture whose source a policy restricts. `policy` are the policy's tables, in YAML."""
+    """A capture whose source a policy restricts. `policy` are the policy's tables, in YAML, `options` its other keys.
+
+    Without `tables`, the configuration asks for every table.
+    """
 
     policy: str = "{}"
+    options: str = ""
     unrepresentable: str = "null"
 
     @property
     def source(self) -> Source:
         """Return the source as the policy restricts it; the configuration asks for whole tables."""
-        policy = read_policy(
-            policy_text(self.server, self.policy, self.database), file="policy.yml", environ={}, content=str
-        )
+        text = policy_text(self.server, self.policy, self.database, self.options)
+        policy = read_policy(text, file="policy.yml", environ={}, content=str)
         number = 7000 + threading.get_native_id() % 50_000
         value = {"agents": ["a1"], "connection": "db", "database": self.database, "server_id": number}
         value["unrepresentable"] = self.unrepresentable
-        spec = spec_of({**value, "tables": {name: {} for name in self.tables}}, "live", "s")
+        asked = {"tables": {name: {} for name in self.tables}} if self.tables else {"filter_policy": "accept"}
+        spec = spec_of({**value, **asked}, "live", "s")
         return narrowed(policy, spec, source_of(spec, "live", "s"), condition).source
 
     def sent(self) -> bytes:
@@ -52,12 +57,12 @@ class PolicedCapture(LiveCapture):
         return b"\n".join([*records, *states])
 
 
-def policed(server: Any, database: str, policy: str, *tables: str) -> PolicedCapture:
-    """Return a capture of tables of a new, empty database under a policy."""
+def policed(server: Any, database: str, policy: str, *tables: str, options: str = "") -> PolicedCapture:
+    """Return a capture of tables of a new, empty database under a policy. Without tables it asks for every table."""
     with server.session() as connection, connection.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {database}")
         cursor.execute(f"CREATE DATABASE {database} DEFAULT CHARSET utf8mb4")
-    return PolicedCapture(server, database, tables, policy=policy)
+    return PolicedCapture(server, database, tables, policy=policy, options=options)
 
 
 def forms(secret: str) -> list[bytes]:

@@ -15,7 +15,8 @@ import structlog
 from cdc.model.errors import Fatal, TopologyError
 from cdc.model.schema import Column
 from ingest.agent.allowance import Allowance
-from ingest.agent.grpc_agent import FleetAgent, Task
+from ingest.agent.grpc_agent import FleetAgent
+from ingest.agent.grpc_tasks import Task
 from ingest.agent.policy import AgentLimits
 from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import PolicySignals

@@ -187,6 +187,51 @@ def test_a_table_that_the_policy_allows_can_be_added(server: Server) -> None:
     assert not leaked(capture.sent(), [*SECRETS, "labelSECRET1"])
 
 
+def test_every_table_leaves_except_for_the_exceptions(server: Server) -> None:
+    """Tables that are created or copied while the capture runs leave, without the columns that no table may show.
+
+    A table that the policy drops, and another case of its name, do not leave. Statements stay on the host as before.
+    """
+    options = "filter_policy: accept\nignored_columns: [PIN, level]\nmask: {email: redact}"
+    exceptions = "{wages: , orders: {ignored_columns: [total]}, whole: {ignored_columns: []}}"
+    capture = policed(server, "accepted", exceptions, options=options)
+    capture.sql(
+        TABLE, "CREATE TABLE wages (id INT PRIMARY KEY, v VARCHAR(30))",
+        "INSERT INTO wages VALUES (1, 'strangerSECRET1')",
+        "CREATE TABLE orders (id INT PRIMARY KEY, total VARCHAR(30), note VARCHAR(30))",
+        "INSERT INTO orders VALUES (1, 'strangerSECRET2', 'plain')",
+        "CREATE TABLE whole (id INT PRIMARY KEY)", "INSERT INTO whole VALUES (1)",
+    )  # fmt: skip
+    insert(capture, 0)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0"] and len(capture.rows("orders")) == 1, "the snapshot is missing")
+    capture.sql(
+        "CREATE TABLE _customers_gho LIKE customers", "INSERT INTO _customers_gho SELECT * FROM customers",
+        "CREATE TABLE Wages (id INT PRIMARY KEY, v VARCHAR(30) DEFAULT 'defaultSECRET1')",
+        "INSERT INTO Wages VALUES (1, 'strangerSECRET3')", "INSERT INTO wages VALUES (2, 'strangerSECRET4')",
+        "CREATE TABLE later (id INT PRIMARY KEY, pin VARCHAR(30), name VARCHAR(30))",
+        "INSERT INTO later VALUES (1, 'pinSECRET1', 'plain')",
+        "UPDATE orders SET total = 'strangerSECRET5', note = 'changed'",
+    )  # fmt: skip
+    insert(capture, 1)
+    capture.wait(lambda: names(capture) == ["n0", "n1"], "the change is missing")
+    capture.wait(
+        lambda: len(capture.rows("later")) == len(capture.rows("_customers_gho")) == 1, "a new table is missing"
+    )
+    capture.stop()
+    insert(capture, 2)
+    capture.start()
+    capture.wait(lambda: names(capture) == ["n0", "n1", "n2"], "it does not resume")
+    capture.stop()
+    assert capture.rows("later") == [{"id": 1, "name": "plain"}]
+    assert capture.rows("_customers_gho") == [{"id": 0, "name": "n0", "email": "***"}]
+    assert capture.rows("orders") == [{"id": 1, "note": "changed"}]
+    assert capture.rows("whole") == [{"id": 1}]
+    every = ("default", "label", "stranger")
+    assert not leaked(capture.sent(), [*SECRETS, *(f"{name}SECRET{number}" for name in every for number in range(6))])
+    assert b"wages" not in capture.sent().lower()
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
 def test_other_servers(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -208,6 +253,7 @@ def test_other_servers(flavour: str, tmp_path_factory: pytest.TempPathFactory) -
             test_a_doctored_history_exchanges_no_columns,
             test_a_false_foreign_key_reveals_no_values,
             test_statements_do_not_leave_the_host,
+            test_every_table_leaves_except_for_the_exceptions,
         )
         for test in tests:
             test(running)

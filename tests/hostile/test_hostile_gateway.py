@@ -19,7 +19,7 @@ from random import Random
 import pytest
 import structlog
 
-from tests.hostile.guarded_database import BASE, GuardedDatabase, guarded
+from tests.hostile.guarded_database import ACCEPTED, BASE, GuardedDatabase, guarded
 from tests.hostile.histories import doctored
 from tests.hostile.hostile_gateway import Lies, wait_until
 from tests.hostile.lies import comparing_condition, configuration, odd_signal, signal
@@ -144,6 +144,21 @@ def test_nothing_outside_the_policy_leaves(database: GuardedDatabase) -> None:
     checked(
         database, attack(database, {"configurations": 100, "conditions": 400, "signals": 120, "histories": 24}, seed)
     )
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(7200)
+def test_nothing_outside_a_policy_of_exceptions_leaves(tmp_path: Path) -> None:
+    """A thousand cases under `filter_policy: accept`. For each table a short test is in test_hidden_columns."""
+    quiet()
+    server = start("mysql80", tmp_path / "server", "--max-connections=2000")
+    try:
+        with guarded(server, tmp_path, ACCEPTED) as found:
+            checked(
+                found, attack(found, {"configurations": 300, "conditions": 400, "signals": 240, "histories": 60}, 37)
+            )
+    finally:
+        server.stop()
 
 
 @pytest.mark.matrix

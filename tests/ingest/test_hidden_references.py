@@ -32,7 +32,7 @@ class CountedTables(Tables):
 
 def tables() -> CountedTables:
     rules = {PARENT: TableRule(ignored_columns=("secret",))}
-    found = CountedTables("s", ["d"], lambda database, table: database == "d", dialect_of("mysql"), rules=rules)
+    found = CountedTables("s", ["d"], lambda database, table: database == "d", dialect_of("mysql"), rule_of=rules.get)
     columns = tuple(
         ColumnDefinition(name=name, column_type="int", nullable=False, charset=None) for name in ("id", "secret", "p")
     )

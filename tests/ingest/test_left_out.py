@@ -76,9 +76,7 @@ def test_a_key_of_an_unsupported_type_identifies_no_row() -> None:
 
 
 def tables(rule: TableRule | None = None) -> Tables:
-    known = Tables(
-        "s", ["d"], lambda *name: name == ("d", "t"), dialect_of("mysql"), rules={TABLE: rule} if rule else {}
-    )
+    known = Tables("s", ["d"], lambda *name: name == ("d", "t"), dialect_of("mysql"), rule_of={TABLE: rule}.get)
     columns = tuple(
         ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=None)
         for c in SCHEMA.columns[:2]

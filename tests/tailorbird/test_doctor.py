@@ -171,7 +171,7 @@ def test_a_table_is_faulty_exactly_where_capture_refuses_it(
         ColumnDefinition(name=c.name, column_type=c.column_type, nullable=c.nullable, charset=c.charset)
         for c in (CODE, PLACE)
     )
-    capture = Tables("shop", ["shop"], lambda *_: True, Dialect(server="mysql", version=80036), rules=source.rules)
+    capture = Tables("shop", ["shop"], lambda *_: True, Dialect(server="mysql", version=80036), rule_of=source.rule_of)
     capture.begin(Catalog(tables={("shop", "orders"): TableDefinition(columns=definitions, keys=keys)}))
     found = [
         finding for finding in judge(source, replace(GOOD, tables=(log_events,))) if finding.check == "shop.orders"

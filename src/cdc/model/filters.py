@@ -2,7 +2,7 @@
 
 The policy is the default for tables without an own rule. `drop` captures only the listed tables. `accept` captures
 every table of the source's databases, except for tables listed without options. A table listed with ignored columns
-loses only those columns.
+loses only those columns; an empty list of them keeps the table whole.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class TableRule:
     only inserts rows. A row arrives at most `watermark` seconds later than others with similar times (joins by time,
     docs/queries.md). Capture ignores both. Column names match in any case, as in MySQL: `Mail` hides `mail`. With
     `exact_case` they match exactly (PostgreSQL). With `by_name`, rows are decoded only if the log names their columns.
+    `keeps_table`: an empty list of ignored columns is given, which keeps the whole table under the policy `accept`.
     """
 
     ignored_columns: tuple[str, ...] = ()
@@ -43,12 +44,13 @@ class TableRule:
     watermark: float = 0.0
     exact_case: bool = False
     by_name: bool = False
+    keeps_table: bool = False
 
     @property
     def empty(self) -> bool:
-        """Return whether no option is set: the table is only listed."""
+        """Return whether the table is only listed, so that the policy `accept` does not capture it."""
         options = self.ignored_columns or self.masks or self.where or self.message_key_columns or self.append_only
-        return not options and self.only_columns is None
+        return not options and self.only_columns is None and not self.keeps_table
 
     def leaves_out(self, column: str) -> bool:
         """Return whether a column of the table is not captured."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cdc.model.filters import TableRule, mask
@@ -28,6 +29,8 @@ def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *,
         watermark=s.take("watermark", lambda v: v.duration(), 0.0),
         exact_case=exact_case,
     )
+    if "ignored_columns" in s.pairs and not rule.ignored_columns:
+        rule = replace(rule, keeps_table=True)
     if rule.append_only and "watermark" not in s.pairs:
         s.pairs["append_only"].fail("append_only without a watermark", "watermark: 10m, how late a row may come")
     if "watermark" in s.pairs and not rule.append_only:

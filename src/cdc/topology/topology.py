@@ -105,8 +105,8 @@ class Source:
 
     `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
     the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
-    `permitted` returns the policy's rule of any table, None if the table must not leave the host.
-    `repr` omits `password` and `url`, so that they appear in no message or log.
+    `permitted` returns the policy's rule of any table, None if the table must not leave the host. `repr` omits
+    `password` and `url`, so that they appear in no message or log.
     """
 
     name: str
@@ -148,15 +148,16 @@ class Source:
         return frozenset({table.database for table in self.tables} | {self.database})
 
     def captures(self, table: TableId) -> bool:
-        """Return whether a table's rows are captured."""
+        """Return whether a table's rows are captured. A policy of the database's host may forbid it."""
+        if self.permitted is not None and self.permitted(table) is None:
+            return False
         if not self.rules and self.filter_policy == "drop":
             return table in self.tables
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
-    @property
-    def is_restricted(self) -> bool:
-        """Return whether a policy of the database's host decides what leaves the host."""
-        return self.permitted is not None
+    def rule_of(self, table: TableId) -> TableRule | None:
+        """Return the options of a table: those of the source, or else those of a policy of the database's host."""
+        return self.rules.get(table) or (self.permitted(table) if self.permitted is not None else None)
 
     @property
     def is_trusted(self) -> bool:

@@ -11,17 +11,17 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import orjson
 import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
-from cdc.topology.topology import Source
 from ingest.agent.allowance import Allowance
+from ingest.agent.grpc_tasks import Capture, SourceTask, Task, TaskReport
 from ingest.agent.policy import LocalConnection, NarrowedSource, Policy, narrowed
 from ingest.fleet.catalog import DatabaseSeen, packed
 from ingest.fleet.desired import SourceSpec, source_of, spec_of
@@ -30,17 +30,15 @@ from ingest.fleet.fleet_pb2 import (
     APPLYING,
     FAILED,
     Assign,
-    Control_Map,
-    Control_Report,
     LogReply,
     MapPart,
     MapPlace,
-    Progress,
     Ready,
     Report,
     StreamRequest,
 )
 from ingest.fleet.reported import effective_hash
+from ingest.fleet.request_types import no_capture_reason
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import GrpcStream
 
@@ -48,7 +46,6 @@ AGAIN = 30.0  # seconds until a session that failed is tried again
 _LONGEST = 30.0  # seconds between attempts to dial
 _MAP_EVERY, _MAP_WHOLE, _PLACE_EVERY = 60.0, 1800.0, 60.0  # seconds
 _PIECE = 512 * 1024  # bytes
-_REASON = 2000  # characters
 
 log = structlog.get_logger()
 
@@ -60,69 +57,6 @@ class Streams(Protocol):
     def stream(self) -> GrpcStream: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(slots=True)
-class TaskReport:
-    """Status of one source for the gateway. `send` sends it.
-
-    `session` is the progress of the capture session with a reason. `refused` is why the policy refuses a newer version.
-    """
-
-    report: Report
-    send: Callable[[Report], None]
-    session: tuple[Progress, str] = (APPLYING, "")
-    refused: str = ""
-    sent_at: float = 0.0  # monotonic clock
-
-    def now(self, progress: Progress, reason: str = "") -> None:
-        """Set the progress of the capture session, and send it if it changed."""
-        self.session = progress, reason
-        self._send_report()
-
-    def refuse(self, version: int, why: str) -> None:
-        """Report that the policy refuses a newer version; the previous one keeps running."""
-        self.report.version, self.refused = version, why
-        self._send_report()
-
-    def accept(self, version: int) -> None:
-        """Report that the running configuration is also that of a newer version."""
-        self.report.version, self.refused = version, ""
-        self._send_report(again=True)
-
-    def at(self, position: Mapping[str, Any], *, every: float) -> None:
-        """Set the source's position, and send it if the last report is at least `every` seconds old."""
-        self.report.position = orjson.dumps(position)
-        if time.monotonic() - self.sent_at >= every:
-            self._send_report(again=True)
-
-    def _send_report(self, *, again: bool = False) -> None:
-        progress, reason = (FAILED, self.refused) if self.refused else self.session
-        if again or (progress, reason[:_REASON]) != (self.report.progress, self.report.reason):
-            self.report.progress, self.report.reason = progress, reason[:_REASON]
-            self.sent_at = time.monotonic()
-            self.send(self.report)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One source to capture until `stopped` is set.
-
-    `local` is its server. `channels` returns session channels under the source's lease. `restrictions` is a text that
-    says how the policy narrows the configuration.
-    """
-
-    topology: str
-    policy: Policy
-    local: LocalConnection
-    source: Source
-    restrictions: str
-    channels: Callable[[], LeasedChannels]
-    stopped: threading.Event
-    reported: TaskReport
-
-
-Capture = Callable[[Task], None]  # runs sessions until stopped; raises errors after which no retry helps
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +75,6 @@ class LeasedChannels:
         self.stream.leave(channel)
 
 
-@dataclass(slots=True)
-class _SourceTask:
-    """A source that is assigned to the agent, with the thread that captures it. `runs` is what the thread captures."""
-
-    epoch: int
-    version: int
-    reported: TaskReport
-    runs: NarrowedSource | None = None
-    stopped: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread | None = None
-
-
 class FleetAgent:
     """Runs the sources that the gateway assigns to this agent.
 
@@ -169,7 +91,7 @@ class FleetAgent:
         self._name, self._policy, self._capture, self._catalog_seen = name, policy, capture, catalog_seen
         self._streams: Streams | None = None
         self._stream: GrpcStream | None = None
-        self._source_tasks: dict[str, _SourceTask] = {}
+        self._source_tasks: dict[str, SourceTask] = {}
         self._ended = list[threading.Thread]()
         self._mapped: dict[tuple[str, str], bytes] = {}
         self._map_due = self._map_whole = 0.0
@@ -209,14 +131,9 @@ class FleetAgent:
         A lease may have ended before. Its session continues until the gateway withdraws the source.
         """
         self._stream = stream
-        places = [
-            MapPlace(connection=local.alias, database=database)
-            for local in self._policy.connections.values()
-            for database in local.databases
-        ]
-        stream.report(StreamRequest(ready=Ready(labels=dict(self._policy.labels), places=places)))
+        stream.report(StreamRequest(ready=self._announced()))
         for source_task in list(self._source_tasks.values()):
-            stream.report(StreamRequest(type=Control_Report, report=source_task.reported.report))
+            stream.report(StreamRequest(report=source_task.reported.report))
         self._mapped.clear()
         self._map_due = 0.0
 
@@ -226,51 +143,80 @@ class FleetAgent:
             if request.HasField("assign"):
                 assign = request.assign
                 try:
-                    self._assigned(assign)
+                    self._assigned(request.type, assign)
                 except UsageError as error:
                     log.warning("refused", source=assign.source[:80], version=assign.version, why=str(error))
-                    self._report(
-                        Report(
-                            source=assign.source, epoch=assign.epoch, version=assign.version, progress=FAILED,
-                            reason=str(error),
-                        )
-                    )  # fmt: skip
+                    self._refuse(assign, str(error))
                 # report it to the gateway: as an exception it would end this stream and every later one
                 except Exception as error:
                     log.exception("cannot handle the assignment", source=assign.source, version=assign.version)
-                    reason = f"internal error {type(error).__name__}: see the agent's log"
-                    self._report(
-                        Report(
-                            source=assign.source, epoch=assign.epoch, version=assign.version, progress=FAILED,
-                            reason=reason,
-                        )
-                    )  # fmt: skip
+                    self._refuse(assign, f"internal error {type(error).__name__}: see the agent's log")
             elif request.HasField("withdraw"):
                 source_task = self._source_tasks.get(request.withdraw.source)
                 if source_task is not None and source_task.epoch <= request.withdraw.epoch:
                     log.info("withdrawn", source=request.withdraw.source, why=request.withdraw.why)
                     self._stop(self._source_tasks.pop(request.withdraw.source))
 
+    def _refuse(self, assign: Assign, reason: str) -> None:
+        self._report(
+            Report(
+                source=assign.source, epoch=assign.epoch, version=assign.version, progress=FAILED, reason=reason
+            )
+        )  # fmt: skip
+
     @property
     def reports(self) -> dict[str, Report]:
         """Return the last report of each source."""
         return {source: source_task.reported.report for source, source_task in list(self._source_tasks.items())}
 
-    def _assigned(self, assign: Assign) -> None:
+    def reload(self, policy: Policy) -> None:
+        """Replace the policy. Sessions that it restricts otherwise are restarted, and those that it refuses end.
+
+        Assignments that the previous policy refused are tried again. Other databases or labels end the stream, because
+        the agent announces them at the begin of a stream. `sources` in the limits applies to new sources only.
+        """
+        with self._lock:
+            announced = self._announced()
+            self._policy, self._assignments = policy, Allowance(policy.limits.assignments_per_minute)
+            for before in list(self._source_tasks.values()):
+                newer = before.newer
+                self._apply(*before.assigned, before, keeps=False)
+                if newer is not None:
+                    self._apply(*newer, self._source_tasks[newer[1].source], keeps=True)
+            self._mapped.clear()
+            self._map_due = 0.0
+        if self._stream is not None and self._announced() != announced:
+            self._stream.close()
+
+    def _announced(self) -> Ready:
+        places = [
+            MapPlace(connection=local.alias, database=database)
+            for local in self._policy.connections.values()
+            for database in local.databases
+        ]
+        return Ready(labels=dict(self._policy.labels), places=places)
+
+    def _assigned(self, key: int, assign: Assign) -> None:
         before = self._source_tasks.get(assign.source)
         if before is not None and (before.epoch, before.version) == (assign.epoch, assign.version):
             return
         self._check_limits(assign, before)
-        report = Report(source=assign.source, epoch=assign.epoch, version=assign.version, progress=APPLYING)
-        source_task = _SourceTask(assign.epoch, assign.version, TaskReport(report, self._report))
         log.info("assigned", source=assign.source, epoch=assign.epoch, version=assign.version)
+        self._apply(key, assign, before, keeps=True)
+
+    def _apply(self, key: int, assign: Assign, before: SourceTask | None, *, keeps: bool) -> None:
+        """Capture an assignment within the policy. `keeps`: if it is refused, a previous one of its lease continues."""
+        report = Report(source=assign.source, epoch=assign.epoch, version=assign.version, progress=APPLYING)
+        source_task = SourceTask((key, assign), assign.epoch, assign.version, TaskReport(report, self._report))
         try:
             spec = spec_of(orjson.loads(assign.spec), assign.topology, assign.source)
             source_task.runs = self.narrowed(spec, assign.topology, assign.source)
+            if why := no_capture_reason(key, source_task.runs.source.type):
+                raise UsageError(why, "update the agent, or use a connection of that kind")
         except (TailorbirdError, ValueError) as error:
             log.warning("refused", source=assign.source, version=assign.version, why=str(error))
-            if before is not None and before.runs is not None and before.epoch == assign.epoch:
-                before.version = assign.version
+            if keeps and before is not None and before.runs is not None and before.epoch == assign.epoch:
+                before.version, before.newer = assign.version, (key, assign)
                 before.reported.refuse(assign.version, f"{error}; the previous configuration keeps running")
                 return
             self._source_tasks[assign.source] = source_task
@@ -284,10 +230,11 @@ class FleetAgent:
             and before.epoch == assign.epoch
             and before.thread is not None
         ):
-            before.version = assign.version  # the same effective configuration
+            # the same effective configuration
+            before.version, before.assigned, before.newer = assign.version, (key, assign), None
             before.reported.accept(assign.version)
             return
-        report.hash = effective_hash(source_task.runs.source, self._key)
+        report.hash = effective_hash(source_task.runs.source, self._key, source_task.runs.accepted)
         report.narrowed = bool(source_task.runs.restrictions)
         self._source_tasks[assign.source] = source_task
         if before is not None:
@@ -295,7 +242,7 @@ class FleetAgent:
         self._report(report)
         self._start(assign, spec, source_task, before)
 
-    def _check_limits(self, assign: Assign, before: _SourceTask | None) -> None:
+    def _check_limits(self, assign: Assign, before: SourceTask | None) -> None:
         """Raise UsageError if a limit of the policy forbids to handle one more assignment."""
         limits, hint = self._policy.limits, "raise the limit in the agent's policy, or use another agent"
         if before is None and len(self._source_tasks) >= limits.sources:
@@ -311,7 +258,7 @@ class FleetAgent:
 
         return narrowed(self._policy, spec, source_of(spec, topology, name), condition)
 
-    def _start(self, assign: Assign, spec: SourceSpec, source_task: _SourceTask, before: _SourceTask | None) -> None:
+    def _start(self, assign: Assign, spec: SourceSpec, source_task: SourceTask, before: SourceTask | None) -> None:
         assert source_task.runs is not None, "a refused configuration is never started"
         runs = source_task.runs
         if not spec.captures:
@@ -347,7 +294,7 @@ class FleetAgent:
         assert self._streams is not None, "sessions begin after the first stream was opened"
         return LeasedChannels(self._streams.stream(), epoch)
 
-    def _stop(self, source_task: _SourceTask) -> None:
+    def _stop(self, source_task: SourceTask) -> None:
         source_task.stopped.set()
         if source_task.thread is not None:
             self._ended = [*(one for one in self._ended if one.is_alive()), source_task.thread]
@@ -361,7 +308,7 @@ class FleetAgent:
             thread.join(30.0)
 
     def _report(self, report: Report) -> None:
-        self._send_report(StreamRequest(type=Control_Report, report=report))
+        self._send_report(StreamRequest(report=report))
 
     def _send_report(self, request: StreamRequest) -> None:
         if self._stream is not None:
@@ -393,5 +340,5 @@ class FleetAgent:
         for at in range(0, len(content), _PIECE):
             part = MapPart(connection=alias, database=seen.database, content=content[at : at + _PIECE])
             part.last = at + _PIECE >= len(content)
-            stream.report(StreamRequest(type=Control_Map, map_part=part))
+            stream.report(StreamRequest(map_part=part))
         self._mapped[place] = content

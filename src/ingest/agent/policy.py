@@ -8,9 +8,10 @@ configuration. Only the policy contains server addresses and credentials.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal
 
 from cdc.model.errors import UsageError
 from cdc.model.filters import TableRule
@@ -20,6 +21,7 @@ from cdc.model.tls import Tls
 from cdc.topology.topology import Source
 from ingest.fleet.desired import SourceSpec
 
+_CACHED = 10_000  # rules of tables
 POLICY = "the owner of the host allows it in the agent's policy file"
 
 
@@ -49,19 +51,47 @@ class TablePolicy:
         """Return whether a column may leave the host unmasked, so that conditions may use it."""
         return self.shows(column) and fold_identifier(column) not in self.low_masks
 
+    def with_every(self, every: TablePolicy) -> TablePolicy:
+        """Return this policy with what is hidden in every table of the database. Its own masks take precedence."""
+        others = {name: mask for name, mask in every.masks.items() if fold_identifier(name) not in self.low_masks}
+        ignored = tuple(dict.fromkeys((*self.ignored, *every.ignored)))
+        return replace(self, ignored=ignored, masks={**self.masks, **others})
+
     @property
     def low_masks(self) -> frozenset[str]:
         """Return the names of the masked columns in lower case."""
         return frozenset(fold_identifier(name) for name in self.masks)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabasePolicy:
+    """Policy of one database. `tables` are the listed tables; None: the table must not leave the host.
+
+    `default` is the policy of all other tables, also of later ones; None: they must not leave the host.
+    """
+
+    tables: Mapping[str, TablePolicy | None] = field(default_factory=dict)
+    default: TablePolicy | None = None
+
+    def table(self, name: str) -> TablePolicy | None:
+        """Return the policy of a table; None if the table must not leave the host. Names are case-sensitive.
+
+        The default does not apply to a name that differs from a listed one only in case: whether both are the same
+        table depends on the server, and the listed one may have exceptions.
+        """
+        if name in self.tables or self.default is None:
+            return self.tables.get(name)
+        low = fold_identifier(name)
+        return None if any(fold_identifier(listed) == low for listed in self.tables) else self.default
+
+
 WHOLE_TABLE = TablePolicy()
+WHOLE_DATABASE = DatabasePolicy(default=WHOLE_TABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalConnection:
-    """A database server and its alias. `databases` maps each database to its tables that may leave the host (None:
-    all).
+    """A database server, its alias, and the policies of its databases. Nothing of another database leaves the host.
 
     `repr` omits `password`, so that it appears in no message or log.
     """
@@ -73,14 +103,12 @@ class LocalConnection:
     username: str
     password: str = field(repr=False)
     tls: Tls
-    databases: Mapping[str, Mapping[str, TablePolicy] | None]
+    databases: Mapping[str, DatabasePolicy]
 
     def table(self, database: str, table: str) -> TablePolicy | None:
         """Return the policy of a table; None if the table must not leave the host. Names are case-sensitive."""
-        if database not in self.databases:
-            return None
-        tables = self.databases[database]
-        return WHOLE_TABLE if tables is None else tables.get(table)
+        found = self.databases.get(database)
+        return None if found is None else found.table(table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +151,22 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedSource:
-    """A source as the policy restricts it, and sentences for people about each restriction."""
+    """A source as the policy restricts it, and sentences for people about each restriction.
+
+    `local` and `limits` are the parts of the policy that the source's session uses.
+    """
 
     source: Source
     restrictions: tuple[str, ...]
+    local: LocalConnection
+    limits: AgentLimits
+
+    @property
+    def accepted(self) -> list[Any]:
+        """Return the policies of the databases of which the source captures every table that may leave."""
+        if self.source.filter_policy == "drop":
+            return []
+        return [asdict(self.local.databases[name]) for name in sorted(self.source.databases)]
 
 
 def narrowed(
@@ -142,15 +182,24 @@ def narrowed(
     for database in sorted(source.databases):
         if database not in local.databases:
             raise UsageError(f"database {database} may not leave {local.alias}", POLICY)
-        if source.filter_policy == "accept" and local.databases[database] is not None:
+        if source.filter_policy == "accept" and local.databases[database].default is None:
             raise UsageError(f"not all tables of {database} may leave {local.alias}", "name the tables that do")
     restrictions = list[str]()
-    rules = {table: _rule(local, table, rule, condition, restrictions) for table, rule in source.rules.items()}
+    dropped = {table: rule for table, rule in source.rules.items() if source.filter_policy == "accept" and rule.empty}
+    rules = dropped | {
+        table: _rule(local, table, rule, condition, restrictions)
+        for table, rule in source.rules.items()
+        if table not in dropped
+    }
+    if source.filter_policy == "accept":
+        for database in sorted(source.databases):
+            restrictions += _exceptions(database, local.databases[database], source)
+    permitted = lru_cache(_CACHED)(lambda table: _permitted(local, table))
     made = replace(
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, tls=local.tls, dumps=policy.dumps,
         conditions=lambda table, where: condition(where, _allowed(local, table).may_compare),
-        permitted=lambda table: _permitted(local, table),
+        permitted=permitted,
     )  # fmt: skip
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
@@ -162,7 +211,28 @@ def narrowed(
         made = replace(made, snapshot_locking_mode="none")
         restrictions.append("tables may not be locked")
     made = _limited(policy.limits, spec, made, restrictions)
-    return NarrowedSource(source=made, restrictions=tuple(restrictions))
+    return NarrowedSource(source=made, restrictions=tuple(restrictions), local=local, limits=policy.limits)
+
+
+def _exceptions(database: str, policy: DatabasePolicy, source: Source) -> Iterator[str]:
+    """Yield the exceptions to a database of which every table is captured. Names of other tables stay on the host."""
+    if policy.default is not None:
+        yield from _hidden(f"every table of {database}", policy.default, TableRule())
+    for name, allowed in policy.tables.items():
+        if allowed is not None and TableId(source=source.name, database=database, table=name) not in source.rules:
+            yield from _hidden(f"{database}.{name}", allowed, TableRule())
+    if count := sum(allowed is None for allowed in policy.tables.values()):
+        yield f"{database}: {count} of its tables may not leave"
+
+
+def _hidden(name: str, allowed: TablePolicy, rule: TableRule) -> Iterator[str]:
+    """Yield what a policy hides of a table, unless the rule of the configuration hides it anyway."""
+    if allowed.columns is not None:
+        yield f"{name}: only columns {', '.join(allowed.columns)} leave"
+    if any(not rule.leaves_out(column) for column in allowed.ignored):
+        yield f"{name}: columns {', '.join(allowed.ignored)} do not leave"
+    if any(rule.mask_of(column) != mask for column, mask in allowed.masks.items()):
+        yield f"{name}: columns {', '.join(allowed.masks)} leave masked"
 
 
 def _limited(limits: AgentLimits, spec: SourceSpec, source: Source, restrictions: list[str]) -> Source:
@@ -198,12 +268,7 @@ def _rule(
         **{name: mask for name, mask in rule.masks.items() if fold_identifier(name) not in allowed.low_masks},
         **allowed.masks,
     }
-    if allowed.columns is not None:
-        restrictions.append(f"{name}: only columns {', '.join(allowed.columns)} leave")
-    if any(not rule.leaves_out(column) for column in allowed.ignored):
-        restrictions.append(f"{name}: columns {', '.join(allowed.ignored)} do not leave")
-    if any(rule.mask_of(column) != mask for column, mask in allowed.masks.items()):
-        restrictions.append(f"{name}: columns {', '.join(allowed.masks)} leave masked")
+    restrictions.extend(_hidden(name, allowed, rule))
     return replace(
         made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=False, by_name=True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import yaml
 
@@ -11,7 +12,15 @@ from cdc.model.filters import mask
 from cdc.model.identifiers import fold_identifier
 from cdc.topology.reader_tls import read_tls
 from cdc.topology.values import Section, Value, YamlFile
-from ingest.agent.policy import AgentLimits, LocalConnection, Policy, TablePolicy
+from ingest.agent.policy import (
+    WHOLE_DATABASE,
+    WHOLE_TABLE,
+    AgentLimits,
+    DatabasePolicy,
+    LocalConnection,
+    Policy,
+    TablePolicy,
+)
 from ingest.fleet.desired import ALIAS
 from ingest.fleet.message_checks import PLACES
 
@@ -104,31 +113,49 @@ def _connection(alias: str, s: Section) -> LocalConnection:
     )
 
 
-def _databases(value: Value) -> Mapping[str, Mapping[str, TablePolicy] | None]:
-    found: dict[str, Mapping[str, TablePolicy] | None] = {}
+def _databases(value: Value) -> Mapping[str, DatabasePolicy]:
+    found: dict[str, DatabasePolicy] = {}
     for name, content in value.pairs().items():
         if content.node.tag == _NULL:
-            content.fail("it has no value", "`all`, or `{tables: {…}}`")
+            content.fail("it has no value", "`all`, or `{filter_policy: accept}`, or `{tables: {…}}`")
         if isinstance(content.node, yaml.ScalarNode):
             content.one_of("all")
-            found[name] = None
+            found[name] = WHOLE_DATABASE
             continue
         section = content.section()
-        found[name] = section.take("tables", _tables)
+        found[name] = _database(section)
         section.end()
     return found or value.fail("it is empty", "at least one database")
 
 
-def _tables(value: Value) -> Mapping[str, TablePolicy]:
-    found = {}
+def _database(s: Section) -> DatabasePolicy:
+    """Read `filter_policy`, the columns that are hidden in every table, and the exceptions of tables."""
+    accept = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop") == "accept"
+    every = TablePolicy(
+        ignored=s.take("ignored_columns", _columns, ()), masks=s.take("mask", _masks, {})
+    )  # fmt: skip
+    nothing: Mapping[str, TablePolicy | None] = {}
+    read: Callable[[Value], Mapping[str, TablePolicy | None]] = partial(_tables, every=every, accept=accept)
+    tables = s.take("tables", read, nothing) if accept else s.take("tables", read)
+    return DatabasePolicy(tables=tables, default=every if accept else None)
+
+
+def _tables(value: Value, *, every: TablePolicy, accept: bool) -> Mapping[str, TablePolicy | None]:
+    """Read the policies of listed tables. With `accept`, a table without options must not leave the host."""
+    found: dict[str, TablePolicy | None] = {}
     for name, content in value.pairs().items():
+        if accept and content.node.tag == _NULL:
+            found[name] = None
+            continue
         section = content.section()
         only: tuple[str, ...] | None = None
-        found[name] = TablePolicy(
+        own = TablePolicy(
             columns=section.take("columns", _columns, only),
             ignored=section.take("ignored_columns", _columns, ()),
             masks=section.take("mask", _masks, {}),
         )
+        kept = not accept or own != WHOLE_TABLE or "ignored_columns" in section.pairs
+        found[name] = own.with_every(every) if kept else None
         section.end()
     return found
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from cdc.model.errors import UsageError
+from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.escapes import meanings
 from cdc.model.event import Position
 from cdc.model.identifiers import fold_table
@@ -23,10 +23,11 @@ from cdc.process.verdict import HealthVerdict
 from cdc.topology.reader_servers import read_hbase, read_log, read_solr
 from cdc.topology.topology import Topology
 from ingest.agent.allowance import Allowance
-from ingest.agent.file_policy import load_policy
-from ingest.agent.grpc_agent import FleetAgent, Task
+from ingest.agent.file_policy import PolicyFile
+from ingest.agent.grpc_agent import FleetAgent
+from ingest.agent.grpc_tasks import Task
 from ingest.agent.mysql_catalog import seen
-from ingest.agent.policy import refused_signal
+from ingest.agent.policy import AgentLimits, refused_signal
 from ingest.capture.signals import ClosableSignals, Signal
 from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import APPLIED, APPLYING, FAILED
@@ -36,6 +37,7 @@ from ingest.report.http_reports import Reports
 from ingest.run_capture import Destination, ThroughGateway, capture
 
 _EVER = 1e9  # seconds
+_POLICY_EVERY = 1.0  # seconds between looks at the policy's file
 _TABLES = 100  # at most this many tables in a report of snapshots
 _MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between reports of a source's position
 
@@ -47,11 +49,12 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
 
     The folder `identity` contains the certificate or token of the agent. Raises UsageError or TopologyError if the
     policy or the credentials cannot be read. An unavailable gateway is dialled again. Delivery to Kafka is exactly
-    once, whenever and however the process ends.
+    once, whenever and however the process ends. A policy that changes, or SIGHUP, is applied without a restart.
     """
     if not gateways:
         raise UsageError("no gateway to dial", "pass --gateway HOST:PORT, once per gateway")
-    policy = load_policy(policy_file)
+    file = PolicyFile(policy_file)
+    policy = file.policy
     credentials = Credentials.of(Path(identity))
     credentials.channel()
     name = _named(credentials) if credentials.token is None else Path(identity).name
@@ -59,17 +62,44 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    again = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: again.set())
     agent = FleetAgent(name, policy, captured, seen)
     if metrics_port:
-        serve_operation(metrics_port, lambda: _judgement(agent))
-    received = ReceiveLimits(answer_bytes=policy.limits.answer_bytes, rate=policy.limits.receive_rate)
-    streams = Gateways(gateways, credentials, opened=agent.opened, commanded=agent.commanded, limits=received)
+        serve_operation(metrics_port, lambda: _judgement(agent, file))
+    streams = Gateways(
+        gateways, credentials, opened=agent.opened, commanded=agent.commanded, limits=_received(policy.limits)
+    )
+    watching = threading.Thread(target=_watch, args=(file, agent, streams, stop, again), name="policy", daemon=True)
+    watching.start()
     log.info("agent started", agent=name, connections=", ".join(policy.connections))
     try:
         agent.attend(streams, stop)
     finally:
         streams.close()
     log.info("agent stopped", agent=name)
+
+
+def _received(limits: AgentLimits) -> ReceiveLimits:
+    return ReceiveLimits(answer_bytes=limits.answer_bytes, rate=limits.receive_rate)
+
+
+def _watch(
+    file: PolicyFile, agent: FleetAgent, streams: Gateways, stop: threading.Event, again: threading.Event
+) -> None:
+    """Apply the policy whenever its file has changed, and on SIGHUP. One that cannot be read is logged and retried."""
+    while not stop.wait(_POLICY_EVERY):
+        now = again.is_set()
+        again.clear()
+        try:
+            policy = file.changed(now=now)
+        except TailorbirdError as error:
+            log.error("the policy cannot be read: the previous one applies", why=str(error))
+            continue
+        if policy is not None:
+            streams.limits = _received(policy.limits)
+            agent.reload(policy)
+            log.info("policy applied", connections=", ".join(policy.connections))
 
 
 def captured(task: Task) -> None:
@@ -139,7 +169,12 @@ def _meant(task: Task, name: str) -> list[TableId]:
     source = task.source
     found = [TableId(source=source.name, database=d, table=t) for d, t in meanings(name, "") if d]
     folded = {fold_table(table) for table in found}
-    alike = (table for table in (*source.tables, *source.rules) if fold_table(table) in folded)
+    policed = (
+        TableId(source=source.name, database=database, table=table)
+        for database, one in task.local.databases.items()
+        for table in one.tables
+    )
+    alike = (table for table in (*source.tables, *source.rules, *policed) if fold_table(table) in folded)
     return [table for table in dict.fromkeys((*found, *alike)) if source.captures(table)]
 
 
@@ -197,8 +232,10 @@ class TaskReports(Reports):
         self._task.reported.at({**self._position, "lag_ms": self._lag_ms, **tables}, every=every)
 
 
-def _judgement(agent: FleetAgent) -> tuple[HealthVerdict, dict[str, object]]:
-    """Return the agent's health: it is healthy while every assigned source is captured."""
+def _judgement(agent: FleetAgent, file: PolicyFile) -> tuple[HealthVerdict, dict[str, object]]:
+    """Return the agent's health: it is healthy while its policy is valid and every assigned source is captured."""
+    if file.error:
+        return HealthVerdict(status="stuck", reason=f"the previous policy applies: {file.error}"), {}
     reports = agent.reports
     for source, one in reports.items():
         if one.progress == FAILED:

@@ -62,7 +62,7 @@ def checked_conditions(source: Source, filters: Mapping[str, str]) -> Mapping[st
 def _shows(source: Source, name: str, column: str) -> bool:
     """Return whether no table that `name` can mean hides or masks a column."""
     tables = [TableId(source=source.name, database=d, table=t) for d, t in meanings(name, "") if d]
-    rules = [rule for table in tables if (rule := source.rules.get(table)) is not None]
+    rules = [rule for table in tables if (rule := source.rule_of(table)) is not None]
     if source.url:  # another database may look up names in any case
         rules = [replace(rule, exact_case=False) for rule in rules]
     if any(rule.ignored_columns or rule.masks for rule in rules) and column in {table.table for table in tables}:

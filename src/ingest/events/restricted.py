@@ -112,7 +112,7 @@ def restriction_of(source: Source) -> Restriction | None:
         return None
 
     def rule(table: TableId) -> TableRule | None:
-        return None if (own := permitted(table)) is None else source.rules.get(table, own)
+        return None if permitted(table) is None else source.rule_of(table)
 
     return Restriction(source=source.name, databases=source.databases, rule=rule)
 

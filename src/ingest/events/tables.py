@@ -53,13 +53,13 @@ class Tables:
         captured: Callable[[str, str], bool],
         dialect: Dialect,
         default_charset: str | None = None,
-        rules: Mapping[TableId, TableRule] | None = None,
+        rule_of: Callable[[TableId], TableRule | None] = lambda table: None,
         listed: Iterable[TableId] = (),
         kinds: Mapping[tuple[str, str], Kind] | None = None,
         refused: Refused | None = None,
         restriction: Restriction | None = None,
     ) -> None:
-        self._rules, self.restriction = rules or {}, restriction
+        self._rule_of, self.restriction = rule_of, restriction
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
         self.passed, self.reported, self.unsettled = dict[str, LeftOutTable](), set[str](), True
         self._unread, self._pause, self._again = dict[TableId, Skippable](), 0.0, 0.0
@@ -117,7 +117,7 @@ class Tables:
         if known is None:
             return None
         hints = hints_of(known, self._dialect)
-        by_name = self._rules.get(self.id_of(table), TableRule()).by_name
+        by_name = (self._rule_of(self.id_of(table)) or TableRule()).by_name
         return [replace(hint, name="") for hint in hints] if by_name else hints
 
     def trim(self, table: TableId, columns: Sequence[LoggedColumn]) -> Trim | None:
@@ -190,7 +190,7 @@ class Tables:
     def unnamed(self, table: TableId) -> None:
         """Leave out a table of which the log does not name the columns, if its rows may only be decoded by name."""
         name = (table.database, table.table)
-        if self._rules.get(table, TableRule()).by_name and name not in self._refused:
+        if (self._rule_of(table) or TableRule()).by_name and name not in self._refused:
             self._refused[name], self.unsettled = unnamed(table), True
 
     @property
@@ -267,7 +267,7 @@ class Tables:
 
         It removes ignored columns and those whose type is not captured.
         """
-        rule = self._rules.get(table) or TableRule(exact_case=True)
+        rule = self._rule_of(table) or TableRule(exact_case=True)
         state = self.history.last_state(table)
         if state is not None and state.schema is not None:
             untyped = [column.name for column in not_captured(state.schema)]
@@ -276,14 +276,14 @@ class Tables:
 
     def hides(self, table: TableId, *columns: str) -> bool:
         """Return whether columns of a table are ignored or masked: any of `columns`; if none are given, any at all."""
-        rule = self._rules.get(table)
+        rule = self._rule_of(table)
         if rule is None or not columns:
             return rule is not None and shape_of(rule) is not None
         return any(rule.hides(column) for column in columns)
 
     def where(self, table: TableId) -> str:
         """Return the condition that limits the rows of a table's first snapshot; empty if there is none."""
-        rule = self._rules.get(table)
+        rule = self._rule_of(table)
         return rule.where if rule else ""
 
     def adopt(self, catalog: Catalog, position: Position) -> TablesChanged:
@@ -385,7 +385,7 @@ class Tables:
         return TablesChanged(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
 
     def _published(self, schema: TableSchema) -> TableSchema:
-        return published(schema, self._keys(schema), self._rules.get(schema.table_id))
+        return published(schema, self._keys(schema), self._rule_of(schema.table_id))
 
     def is_unique(self, schema: TableSchema) -> bool:
         """Return whether record keys of a table are unique. Otherwise reading in chunks along the key may miss rows."""

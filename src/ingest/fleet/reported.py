@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -50,9 +50,10 @@ def reported_of(value: Mapping[str, Any]) -> SourceReport:
     return SourceReport(**{**known, "reason": str(value.get("reason", ""))[:_REASON]})
 
 
-def effective_hash(source: Source, key: bytes) -> str:
+def effective_hash(source: Source, key: bytes, accepted: Sequence[Any] = ()) -> str:
     """Return an HMAC of all settings that decide which data leaves the host, without address and password.
 
+    `accepted` are the policies of databases of which every table is captured, so that the rules list only some.
     `key` is secret: the settings contain the salts of masks, which a reader of a plain hash could guess.
     """
     settings = {
@@ -68,6 +69,7 @@ def effective_hash(source: Source, key: bytes) -> str:
         "heartbeat_interval_ms": source.heartbeat_interval_ms,
         "server_id": source.server_id,
         "dumps": source.dumps,
+        **({"accepted": accepted} if accepted else {}),
         **({} if source.unrepresentable == "null" else {"unrepresentable": source.unrepresentable}),
     }
     return hmac.new(key, orjson.dumps(settings, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()[:16]

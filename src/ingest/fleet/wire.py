@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ingest.fleet.fleet_pb2 import Header, Hello, StreamRequest
+from ingest.fleet.request_types import TYPED, typed
 
 METHOD = "/tailorbird.fleet.v1.Fleet/Connect"
 SERVICE, RPC = METHOD.split("/")[1:]
@@ -35,4 +36,5 @@ GATEWAY_OPTIONS = (
 
 def hello(version: str, tenant: str = "", agent: str = "") -> StreamRequest:
     """Return the first message that either side sends."""
-    return StreamRequest(header=Header(tenant=tenant, agent=agent), hello=Hello(protocol=PROTOCOL, version=version))
+    first = Hello(protocol=PROTOCOL, version=version, features=[TYPED])
+    return typed(StreamRequest(header=Header(tenant=tenant, agent=agent), hello=first))

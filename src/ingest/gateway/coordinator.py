@@ -14,7 +14,7 @@ import orjson
 
 from ingest.fleet.catalog import unpacked
 from ingest.fleet.fleet_pb2 import APPLIED as REPORTED_APPLIED
-from ingest.fleet.fleet_pb2 import APPLYING, Assign, Control_Lease, MapPart, Progress, Report, StreamRequest, Withdraw
+from ingest.fleet.fleet_pb2 import APPLYING, Assign, MapPart, Progress, Report, StreamRequest, Withdraw
 from ingest.fleet.fleet_pb2 import FAILED as REPORTED_FAILED
 from ingest.fleet.leases import Lease, Presence, claims
 from ingest.fleet.reported import Applied, SourceReport
@@ -234,14 +234,13 @@ class Coordinator:
                 spec = newest[source].spec
                 if connected.assigned.get(source) != place and spec is not None:
                     connected.assigned[source] = place
-                    connected.agent_connection.send(
-                        StreamRequest(type=Control_Lease, assign=self._assign(source, place, spec.to_json()))
-                    )
+                    assign = self._assign(source, place, spec.to_json())
+                    connected.agent_connection.send(StreamRequest(assign=assign))
 
     def _withdraw(self, state: FleetState, connected: _ConnectedAgent, source: str, epoch: int) -> None:
         connected.runs.pop(source, None)
         ended = Withdraw(source=source, epoch=epoch, why=why_not(state, source, connected.agent_connection.agent.name))
-        connected.agent_connection.send(StreamRequest(type=Control_Lease, withdraw=ended))
+        connected.agent_connection.send(StreamRequest(withdraw=ended))
 
     def _assign(self, source: str, place: tuple[int, int], spec: dict[str, Any]) -> Assign:
         return Assign(

@@ -21,6 +21,7 @@ from ingest.fleet.certificate import CertificateContent, certified
 from ingest.fleet.fleet_pb2 import StreamRequest
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.message_checks import foreign_reason, invalid_reason
+from ingest.fleet.request_types import plugin_key
 from ingest.fleet.tokens import Guesses
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
 from ingest.gateway.grpc_streams import AgentStream, Fleet, reject
@@ -109,7 +110,7 @@ class AgentServer:
         if sum(one.agent == agent for one in self._open) >= _STREAMS:
             what = f"more than {_STREAMS} streams of one agent"
             await self._reject(context, grpc.StatusCode.RESOURCE_EXHAUSTED, what, agent)
-        stream = AgentStream(self._fleet, agent, context, first.hello.version, self._budget)
+        stream = AgentStream(self._fleet, agent, context, first.hello, self._budget)
         self._open[stream] = invalid
         try:
             log.info("agent connected", agent=agent.uri, peer=context.peer(), version=first.hello.version)
@@ -178,6 +179,10 @@ class AgentServer:
             await self._reject(context, grpc.StatusCode.DEADLINE_EXCEEDED, "it sent no message", agent)
         if why := invalid_reason(first):
             await self._reject(context, grpc.StatusCode.INVALID_ARGUMENT, why, agent)
+        try:
+            plugin_key(first, former=True)
+        except ValueError as error:
+            await self._reject(context, grpc.StatusCode.INVALID_ARGUMENT, str(error), agent)
         if first.WhichOneof("payload") != "hello":
             await self._reject(context, grpc.StatusCode.FAILED_PRECONDITION, "its first message is not hello", agent)
         return first

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
 import grpc
@@ -18,9 +18,21 @@ import structlog
 
 from cdc.model.errors import Retriable
 from ingest.fleet.answers import failure_of
-from ingest.fleet.fleet_pb2 import Failure, LogReply, StreamRequest, Unsupported
+from ingest.fleet.fleet_pb2 import (
+    Control_Config,
+    Control_Heartbeat,
+    Control_Report,
+    Data_Log,
+    Failure,
+    Hello,
+    LogReply,
+    RequestType,
+    StreamRequest,
+    Unsupported,
+)
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.message_checks import invalid_reason
+from ingest.fleet.request_types import CATALOGS, TYPED, plugin_key, type_name, typed
 from ingest.fleet.wire import MESSAGE
 from ingest.gateway.gateway_interfaces import AgentConnection
 from ingest.gateway.grpc_session import ServedSource, SessionHandler
@@ -33,10 +45,11 @@ _FULL, _UNSENT, _UNSENT_COMMANDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
 # messages that an agent may send to the coordinator: in a burst, and per second
 _SAYS, _SAYS_PER_SECOND = 500.0, 50.0
 _COMMAND, _ANSWER = 0, 1  # priorities: commands are sent first
-_HEARD = frozenset({"report", "map_part"})
-_ONLY_COUNTED = frozenset({"heartbeat", "unsupported"})  # two sides that answer unknown messages would do so forever
 _SILENT = 10  # number of checks (one per second) without a message; agents send a heartbeat every 3 s
-_UNKNOWN = 16  # maximum number of unknown message types that are audited per stream
+_UNKNOWN = 16  # maximum number of unsupported messages that are audited per stream
+_HEARD = frozenset({"report", "map_part"})  # messages of an agent that has announced itself
+_SERVED = _HEARD | {"ready", "heartbeat", "log_call"}
+_WHY = 300  # characters of an agent's reason in the audit
 _BROKEN = 0.1  # seconds to wait until gRPC reports that a stream was broken rather than ended
 _BROKE_OFF = f"the agent disconnected without closing, or sent more than {MESSAGE} bytes at once"
 
@@ -82,11 +95,18 @@ async def reject(fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, ag
 
 
 class AgentStream:
-    """One agent's stream and its session channels. Implements `AgentConnection` if the agent accepts assignments."""
+    """One agent's stream and its session channels. Implements `AgentConnection` if the agent accepts assignments.
 
-    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, version: str, budget: CreditBudget) -> None:
-        self._fleet, self.agent, self._context, self._version = fleet, agent, context, version
-        self._budget = budget
+    A message is served by the plugin of its type. `first` is the agent's first message.
+    """
+
+    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, first: Hello, budget: CreditBudget) -> None:
+        self._fleet, self.agent, self._context, self._version = fleet, agent, context, first.version
+        self._budget, self._former = budget, TYPED not in first.features
+        self._plugins: Mapping[RequestType, Callable[[StreamRequest], Awaitable[None]]] = {
+            Control_Config: self._joined, Control_Heartbeat: self._beat, Control_Report: self._heard,
+            Data_Log: self._called, **dict.fromkeys(CATALOGS, self._heard),
+        }  # fmt: skip
         self._handlers: dict[int, SessionHandler] = {}
         self._outgoing: asyncio.PriorityQueue[tuple[int, int, StreamRequest]] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
@@ -99,7 +119,7 @@ class AgentStream:
         self._ready = False
         self._checks = 0  # checks since the last message of the agent
         self._places: set[tuple[str, str]] = set()
-        self._unknown: set[int] = set()
+        self._unknown: set[tuple[int, str]] = set()  # unsupported messages that were audited
         self._over: dict[int, str] = {}  # session channels that were refused, and why
         self._threads: list[threading.Thread] = []
         self._allowance, self._counted_at = _SAYS, time.monotonic()
@@ -135,7 +155,7 @@ class AgentStream:
 
     def send(self, request: StreamRequest) -> None:
         """Implements `AgentConnection.send`. The coordinator's thread calls it."""
-        self._queued += request.ByteSize()
+        self._queued += typed(request).ByteSize()
         self._soon(self._command, request)
 
     @property
@@ -210,7 +230,7 @@ class AgentStream:
         while self._answers > _WAITING:
             self._room.clear()
             await self._room.wait()
-        self._answers += request.ByteSize()
+        self._answers += typed(request).ByteSize()
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     def _answer_now(self, request: StreamRequest) -> None:
@@ -218,30 +238,46 @@ class AgentStream:
         if self._answers > _WAITING:
             self._end("the agent reads nothing")
             return
-        self._answers += request.ByteSize()
+        self._answers += typed(request).ByteSize()
         self._outgoing.put_nowait((_ANSWER, next(self._numbers), request))
 
     async def _one(self, request: StreamRequest) -> None:
         what, self._checks = request.WhichOneof("payload"), 0
         if why := invalid_reason(request):
             await self._reject(grpc.StatusCode.INVALID_ARGUMENT, why)
-        if what == "ready" and not self._ready:
-            self._ready = True
-            self._places = {(place.connection, place.database) for place in request.ready.places}
-            self._fleet.joined(self, request, self._version)
-        elif what in _HEARD and self._ready:
+        try:
+            plugin = self._plugins.get(plugin_key(request, former=self._former))
+        except ValueError as error:
+            await self._reject(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if what == "unsupported":  # not answered: two sides that answer unknown messages would do so forever
             await self._count()
-            await self._heard(request)
-        elif what in _ONLY_COUNTED:
-            await self._count()
-        elif what == "log_call":
-            await self._called(request)
+            self._audit_unsupported(request.unsupported.type, f"the agent refused {request.unsupported.what[:_WHY]!r}")
+        elif what in _SERVED and plugin is not None and (self._ready or what not in _HEARD):
+            await plugin(request)
         else:
-            if request.type not in self._unknown and len(self._unknown) < _UNKNOWN:
-                self._unknown.add(request.type)
-                self._audit("message", "not supported", f"a message of type {request.type}")
-            unsupported = Unsupported(type=request.type, what=f"a message of type {request.type}")
-            self._answer_now(StreamRequest(type=request.type, unsupported=unsupported))
+            self._not_supported(request)
+
+    def _not_supported(self, request: StreamRequest) -> None:
+        """Answer and audit a message that has no plugin, so that a newer agent continues without it."""
+        why = f"a message of type {type_name(request.type)}"
+        self._audit_unsupported(request.type, why)
+        self._answer_now(StreamRequest(type=request.type, unsupported=Unsupported(type=request.type, what=why)))
+
+    def _audit_unsupported(self, key: int, why: str) -> None:
+        if (key, why) not in self._unknown and len(self._unknown) < _UNKNOWN:
+            self._unknown.add((key, why))
+            self._audit("message", "not supported", why)
+
+    async def _joined(self, request: StreamRequest) -> None:
+        if self._ready:
+            self._not_supported(request)
+            return
+        self._ready = True
+        self._places = {(place.connection, place.database) for place in request.ready.places}
+        self._fleet.joined(self, request, self._version)
+
+    async def _beat(self, request: StreamRequest) -> None:
+        await self._count()
 
     async def _count(self) -> None:
         now = time.monotonic()
@@ -251,6 +287,7 @@ class AgentStream:
             await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, "it sends too many messages")
 
     async def _heard(self, request: StreamRequest) -> None:
+        await self._count()
         part = request.map_part
         if request.HasField("map_part") and (part.connection, part.database) not in self._places:
             await self._reject(

@@ -122,7 +122,7 @@ class SessionChannel:
                     )
                 elif self._over is None and reply.call not in self._done:
                     answer += reply.part.content
-                if reply.part.last:
+                if reply.part.last and self._over is None:  # otherwise the answer may be incomplete
                     self._done.add(reply.call)
             elif what == "failure":
                 error = error_of(reply.failure)

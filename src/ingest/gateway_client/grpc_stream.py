@@ -19,7 +19,8 @@ from pathlib import Path
 import grpc
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
-from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest
+from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest, Unsupported
+from ingest.fleet.request_types import TYPED, plugin_key, type_name, typed
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 from ingest.gateway_client.grpc_channel import MOST_BYTES, SessionChannel
 
@@ -96,6 +97,7 @@ class GrpcStream:
         self._channels: dict[int, SessionChannel] = {}
         self._numbers = itertools.count(1)
         self._greeted = threading.Event()
+        self._former = True  # the gateway is of the previous release, which does not set every type
         self._ended: Retriable | None = None
         self._channel = grpc.secure_channel(address, credentials.channel(), options=AGENT_OPTIONS)
         connect = self._channel.stream_stream(
@@ -151,7 +153,7 @@ class GrpcStream:
                 request = self._outgoing.get(timeout=_BEAT)
             except queue.Empty:
                 if any(session_channel.uncommitted for session_channel in list(self._channels.values())):
-                    yield StreamRequest(type=Control_Heartbeat, heartbeat=Empty())
+                    yield typed(StreamRequest(heartbeat=Empty()))
                 continue
             if request is None:
                 return
@@ -160,7 +162,7 @@ class GrpcStream:
     def _send(self, request: StreamRequest) -> None:
         while self._ended is None:
             with suppress(queue.Full):
-                self._outgoing.put(request, timeout=1.0)
+                self._outgoing.put(typed(request), timeout=1.0)
                 return
         raise self._ended
 
@@ -168,7 +170,8 @@ class GrpcStream:
         try:
             begun, received = time.monotonic(), 0
             for reply in self._call:
-                self._one(reply)
+                if self._ended is None:  # otherwise only wait until the gateway has read the last messages
+                    self._one(reply)
                 received += reply.ByteSize()
                 if received >= self._limits.rate:  # do not read on: then the gateway cannot send on
                     time.sleep(max(0.0, begun + received / self._limits.rate - time.monotonic()))
@@ -183,7 +186,13 @@ class GrpcStream:
 
     def _one(self, reply: StreamRequest) -> None:
         what = reply.WhichOneof("payload")
+        try:
+            reply.type = plugin_key(reply, former=self._former)
+        except ValueError as error:
+            self._refuse(reply, str(error))
+            return
         if what == "hello":
+            self._former = TYPED not in reply.hello.features
             if reply.hello.protocol != PROTOCOL:
                 self._end(Retriable(f"the gateway uses protocol {reply.hello.protocol}", "update the agent"))
             self._greeted.set()
@@ -198,7 +207,13 @@ class GrpcStream:
         elif what == "unsupported":
             self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
         else:
-            self._outgoing.put(_unsupported(reply))
+            self._outgoing.put(_unsupported(reply, f"a message of type {type_name(reply.type)}"))
+
+    def _refuse(self, reply: StreamRequest, why: str) -> None:
+        """Serve nothing of a mislabelled message: tell the gateway, which audits it, and end the stream."""
+        with suppress(queue.Full):
+            self._outgoing.put_nowait(_unsupported(reply, why))
+        self._end(Retriable(f"the gateway at {self._address} sent {why}", "update the agent, or the gateway"))
 
     def _end(self, error: Retriable) -> None:
         self._ended = self._ended or error
@@ -209,16 +224,15 @@ class GrpcStream:
             self._outgoing.put_nowait(None)
 
 
-def _unsupported(reply: StreamRequest) -> StreamRequest:
-    answer = StreamRequest(type=reply.type)
-    answer.unsupported.type, answer.unsupported.what = reply.type, f"a message of type {reply.type}"
-    return answer
+def _unsupported(reply: StreamRequest, why: str) -> StreamRequest:
+    return StreamRequest(type=reply.type, unsupported=Unsupported(type=reply.type, what=why))
 
 
 class Gateways:
     """The gateways that an agent may dial; at most one stream is open.
 
-    `opened` is called with each new stream before its use. `commanded` receives the commands of its gateway.
+    `opened` is called with each new stream before its use. `commanded` receives the commands of its gateway. `limits`
+    apply to the next stream.
     """
 
     def __init__(
@@ -230,7 +244,7 @@ class Gateways:
         commanded: Callable[[StreamRequest], None] | None = None,
         limits: ReceiveLimits | None = None,
     ) -> None:
-        self._opened, self._commanded, self._limits = opened, commanded, limits
+        self._opened, self._commanded, self.limits = opened, commanded, limits
         self._addresses = itertools.cycle(addresses)
         self._credentials = credentials
         self._stream: GrpcStream | None = None
@@ -256,7 +270,7 @@ class Gateways:
             return self._stream
 
     def _dialled(self) -> GrpcStream:
-        stream = GrpcStream(next(self._addresses), self._credentials, self._commanded, self._limits)
+        stream = GrpcStream(next(self._addresses), self._credentials, self._commanded, self.limits)
         try:
             self._opened(stream)
         except BaseException:

@@ -192,17 +192,17 @@ def _unnamed(
     connection: Connection, source: Source, names: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     """Yield the existing tables that may only be decoded by name, with the reason, if the log does not name columns."""
-    tables = [table for table, rule in source.rules.items() if rule.by_name]
+    existing = (TableId(source=source.name, database=database, table=table) for database, table in names)
+    captured = (table for table in existing if source.captures(table))
+    tables = [table for table in captured if (rule := source.rule_of(table)) is not None and rule.by_name]
     if not tables:
         return
     with translated(source, "read the server's variables"):
         found = query(connection, "SHOW GLOBAL VARIABLES WHERE Variable_name = 'binlog_row_metadata'")
     if found and str(found[0][1]).upper() == "FULL":
         return
-    existing = set(names)
     for table in tables:
-        if (table.database, table.table) in existing:
-            yield (table.database, table.table), unnamed(table, supported=bool(found))
+        yield (table.database, table.table), unnamed(table, supported=bool(found))
 
 
 def dialect_of(connection: Connection, source: Source) -> tuple[Dialect, str]:
@@ -264,7 +264,7 @@ def _tables(connection: Connection, source: Source) -> tuple[Tables, TablesChang
         return source.captures(TableId(source=source.name, database=database, table=table))
 
     tables = Tables(
-        source.name, source.databases, captured, shown.dialect, rules=source.rules, listed=source.tables,
+        source.name, source.databases, captured, shown.dialect, rule_of=source.rule_of, listed=source.tables,
         kinds=shown.kinds,
     )  # fmt: skip
     return tables, tables.begin(shown.catalog)

@@ -85,7 +85,7 @@ def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[
     def captured(database: str, table: str) -> bool:
         return source.captures(TableId(source=source.name, database=database, table=table))
 
-    tables = Tables(source.name, source.databases, captured, seen.dialect, rules=source.rules)
+    tables = Tables(source.name, source.databases, captured, seen.dialect, rule_of=source.rule_of)
     change = tables.begin(seen.catalog)
     return {
         schema.table_id: (schema, shown[schema.table_id.database, schema.table_id.table]) for schema in change.schemas

@@ -19,7 +19,8 @@ import structlog
 
 from cdc.model.errors import Fatal, Retriable
 from ingest.agent import grpc_agent
-from ingest.agent.grpc_agent import FleetAgent, Task
+from ingest.agent.grpc_agent import FleetAgent
+from ingest.agent.grpc_tasks import Task
 from ingest.agent.policy import LocalConnection, NarrowedSource
 from ingest.fleet.catalog import DatabaseSeen, TableSeen
 from ingest.fleet.desired import DesiredSource, SourceSpec, spec_of

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -19,8 +19,18 @@ import structlog
 from cdc.model.compression import zstd
 from ingest.fleet.certificate import RevokedCertificate, certified
 from ingest.fleet.fleet_pb2 import (
+    Assign,
     Commit,
+    Control_Config,
+    Control_Heartbeat,
+    Control_Lease,
+    Control_Map,
     Control_MSSQLClient,
+    Control_MySQLBinlog,
+    Control_MySQLClient,
+    Control_PgSQLClient,
+    Control_Report,
+    Data_Log,
     Empty,
     Header,
     Hello,
@@ -30,10 +40,12 @@ from ingest.fleet.fleet_pb2 import (
     Ready,
     Records,
     Report,
+    RequestType,
     StreamRequest,
 )
 from ingest.fleet.frames import PIECE, FrameWriter
 from ingest.fleet.identity import FleetIdentity
+from ingest.fleet.request_types import typed
 from ingest.fleet.state import revoked_record, token_record
 from ingest.fleet.tokens import AGENT, Token, hashed, written
 from ingest.fleet.wire import FIRST, MESSAGE, METHOD, PROTOCOL, hello
@@ -78,7 +90,7 @@ def speaks(
     with grpc.secure_channel(address, shown) as channel:
         outgoing: queue.Queue[bytes | None] = queue.Queue()
         for one in said:
-            outgoing.put(one if isinstance(one, bytes) else one.SerializeToString())
+            outgoing.put(one if isinstance(one, bytes) else typed(one).SerializeToString())
         metadata = (("authorization", f"Bearer {bearer}"),) if bearer else ()
         connect: Any = channel.stream_stream(METHOD, response_deserializer=StreamRequest.FromString)
         call = connect(iter(outgoing.get, None), timeout=20, metadata=metadata)
@@ -151,6 +163,47 @@ def bad_names() -> Iterator[Bad]:
         if what in ("NUL", "300 characters"):
             ready = StreamRequest(ready=Ready(places=[MapPlace(connection="c", database=name)]))
             yield Bad(f"a database: {what}", Status.INVALID_ARGUMENT, "is not a valid database name", [ready])
+
+
+def labelled(key: int, request: StreamRequest) -> bytes:
+    """Return a message with the type of another payload."""
+    made = StreamRequest()
+    made.CopyFrom(request)
+    made.type = cast(RequestType, key)
+    return made.SerializeToString()
+
+
+def mislabelled() -> Iterator[Bad]:
+    """Messages whose payload belongs to another type. Nothing of them is served, whoever serves the type."""
+    hello_again = StreamRequest(hello=Hello(protocol=PROTOCOL))
+    for key, before, request, owner in (
+        (Control_MSSQLClient, [], RECOVER, Data_Log),
+        (Control_MySQLClient, [], RECOVER, Data_Log),
+        (Control_Config, [], RECOVER, Data_Log),  # as an agent of the previous release, whose hello says so
+        (Control_Report, [RECOVER], log_call(call=2, commit=Commit(records=0)), Data_Log),
+        (Data_Log, [], StreamRequest(heartbeat=Empty()), Control_Heartbeat),
+        (Data_Log, [], SEATED, Control_Config),
+        (Control_Map, [SEATED], StreamRequest(report=Report(source="s")), Control_Report),
+        (Control_MySQLBinlog, [SEATED], MAP, Control_MySQLClient),
+        (Control_PgSQLClient, [SEATED], MAP, Control_MySQLClient),
+        (Control_Lease, [], hello_again, Control_Config),
+        (999, [], RECOVER, Data_Log),
+    ):
+        what = request.WhichOneof("payload")
+        name = f"{RequestType.Name(key)} ({key})" if key in RequestType.values() else str(key)
+        yield Bad(
+            f"{what} as {name}",
+            Status.INVALID_ARGUMENT,
+            f"a message of type {name} contains {what}, which belongs to {RequestType.Name(owner)} ({owner})",
+            [*before, labelled(key, request)],
+        )
+    yield Bad(
+        "hello as Data_Log",
+        Status.INVALID_ARGUMENT,
+        "contains hello, which belongs to Control_Config (0)",
+        [labelled(Data_Log, hello("9"))],
+        begun=False,
+    )
 
 
 HUGE = StreamRequest(log_call=LogCall(channel=1, records=Records(frames=b"x" * (64 * MESSAGE))))
@@ -262,7 +315,16 @@ BAD = [
         "did not announce",
         [StreamRequest(ready=Ready()), MAP],
     ),
-    Bad("an unknown type", None, "a message of type 17", [StreamRequest(type=Control_MSSQLClient)] * 3),
+    *(
+        Bad(f"{what} without a plugin", None, f"a message of type {name}", [one] * 3)
+        for what, name, one in (
+            ("a type", "Control_MSSQLClient (17)", StreamRequest(type=Control_MSSQLClient)),
+            ("an unknown type", "999", labelled(999, StreamRequest())),
+            ("a type without its payload", "Data_Log (100)", StreamRequest(type=Data_Log)),
+            ("an assignment of an agent", "Control_MySQLBinlog (11)", StreamRequest(assign=Assign(source="s"))),
+        )
+    ),
+    *mislabelled(),
     *bad_names(),
 ]
 

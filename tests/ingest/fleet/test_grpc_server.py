@@ -20,18 +20,24 @@ import structlog
 
 from cdc.model.errors import Retriable
 from ingest.fleet.fleet_pb2 import (
+    Control_Map,
     Control_MSSQLClient,
     Control_Syslog,
+    Data_Log,
     Empty,
     Header,
+    Hello,
     LogCall,
+    MapPart,
+    MapPlace,
     Ready,
     Report,
     StreamRequest,
     Withdraw,
 )
 from ingest.fleet.identity import FleetIdentity
-from ingest.fleet.wire import MESSAGE, METHOD, hello
+from ingest.fleet.request_types import typed
+from ingest.fleet.wire import MESSAGE, METHOD, PROTOCOL, hello
 from ingest.gateway import grpc_server, grpc_streams
 from ingest.gateway.gateway_interfaces import AgentConnection
 from ingest.gateway.grpc_session import ServedSource
@@ -99,6 +105,11 @@ def address(folder: Path, served: Served) -> Iterator[str]:
         yield address
 
 
+def written(request: StreamRequest) -> bytes:
+    """Return the bytes of a message with its type."""
+    return typed(request).SerializeToString()
+
+
 def speak(address: str, credentials: grpc.ChannelCredentials, *requests: StreamRequest) -> list[StreamRequest]:
     """Return the gateway's replies to an arbitrary client. Raises the error with which it refused the client."""
     with grpc.secure_channel(address, credentials) as channel:
@@ -106,7 +117,7 @@ def speak(address: str, credentials: grpc.ChannelCredentials, *requests: StreamR
         for request in requests:
             outgoing.put(request)
         call = channel.stream_stream(
-            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+            METHOD, request_serializer=written, response_deserializer=StreamRequest.FromString
         )(iter(outgoing.get, None), timeout=20)
         heard = list[StreamRequest]()
         for reply in call:
@@ -255,12 +266,42 @@ def test_an_unknown_type_is_answered_and_the_stream_continues(address: str, fold
     assert [reply.unsupported.type for reply in heard[1:]] == [17, 12]
 
 
+def test_an_agent_of_the_previous_release_is_served(address: str, folder: Path, served: Served) -> None:
+    """Its first message has no feature `types`, and its data the type 0. What it labels otherwise is refused."""
+    credentials = Credentials.of(folder / "agent").channel()
+    header, call = Header(source="s"), LogCall(channel=1, call=1, recover=Empty())
+    part = MapPart(connection="c", database="d", content=b"x", last=True)
+    with grpc.secure_channel(address, credentials) as channel:
+        said = queue.Queue[StreamRequest]()
+        connect = channel.stream_stream(
+            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+        )
+        replies = connect(iter(said.get, None), timeout=20)
+        for one in (
+            StreamRequest(hello=Hello(protocol=PROTOCOL, version="0.9")),
+            StreamRequest(ready=Ready(places=[MapPlace(connection="c", database="d")])),
+            StreamRequest(type=Control_Map, map_part=part),
+            StreamRequest(header=header, log_call=call),
+        ):
+            said.put(one)
+        heard = [next(replies)]
+        while not heard[-1].log_reply.HasField("part"):
+            heard.append(next(replies))
+        assert {reply.type for reply in heard[1:]} == {Data_Log}
+        assert [served.said.get(timeout=10)[0] for _ in range(2)] == ["joined", "heard"]
+        said.put(StreamRequest(type=Control_MSSQLClient, header=header, log_call=call))
+        with pytest.raises(grpc.RpcError) as refused:
+            next(replies)
+    assert "Control_MSSQLClient (17) contains log_call" in refused.value.details()
+    assert served.said.get(timeout=10)[0] == "left"
+
+
 def test_a_connection_is_commanded_and_ended(address: str, folder: Path, served: Served) -> None:
     """The coordinator's commands are sent, a withdrawn session channel ends, and an ended stream reports the reason."""
     said, heard = queue.Queue[StreamRequest](), list[StreamRequest]()
     with grpc.secure_channel(address, Credentials.of(folder / "agent").channel()) as channel:
         call = channel.stream_stream(
-            METHOD, request_serializer=StreamRequest.SerializeToString, response_deserializer=StreamRequest.FromString
+            METHOD, request_serializer=written, response_deserializer=StreamRequest.FromString
         )(iter(said.get, None), timeout=30)
         for one in (
             hello("9"),
@@ -394,6 +435,7 @@ def test_a_command_that_an_agent_does_not_know_ends_nothing(
     agent_connection.send(StreamRequest(withdraw=Withdraw(source="other", epoch=1, why="stopped")))
     log = GatewayLog(stream, "s")
     assert counted.wait(20), "its answer was answered"
+    assert served.lines[-1]["why"] == "the agent refused 'a message of type Control_Lease (101)'"
     log.recover()
     log.commit(AT)
     assert stream.open

@@ -6,23 +6,12 @@ import sys
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from tailorbird.cli.index import cli_index_admin, cli_index_lily, cli_index_rebuild
-
-
-class _RunByDefault(TyperGroup):
-    """Makes `tailorbird index FILE` run the index, like `tailorbird index run FILE`."""
-
-    # typer bundles its own click, whose Context has no public name
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
+from tailorbird.cli.index.run_by_default import RunByDefault
 
 app = typer.Typer(
-    cls=_RunByDefault,
+    cls=RunByDefault,
     no_args_is_help=True,
     help="Run an index, rebuild or remove it.\n\nExample: tailorbird index topologies/shop.yml --index orders",
 )

@@ -1,0 +1,84 @@
+"""Request types: the key by which agent and gateway choose the plugin that serves a message.
+
+Each payload belongs to one type, or to one of several plugins for kinds of databases. A message whose payload belongs
+to another type is refused. Peers that list the feature `TYPED` in their first message set every type. Those of the
+previous release do not, so the types that they send (`_FORMER`) are accepted from them for one release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingest.fleet.fleet_pb2 import (
+    Control_Config,
+    Control_Heartbeat,
+    Control_Kafka,
+    Control_Lease,
+    Control_Map,
+    Control_MSSQLClient,
+    Control_MySQLBinlog,
+    Control_MySQLClient,
+    Control_PgSQLClient,
+    Control_PgSQLLogDec,
+    Control_PgSQLWal,
+    Control_Report,
+    Control_Syslog,
+    Data_Log,
+    RequestType,
+    StreamRequest,
+)
+
+TYPED = "types"  # the feature of a peer that sets the type of every message
+_MYSQL = frozenset({"mysql", "mariadb"})
+# plugins of an agent: the types of connections that each captures, and those whose catalog it reads
+CAPTURES: Mapping[int, frozenset[str]] = {Control_MySQLBinlog: _MYSQL}
+CATALOGS: Mapping[RequestType, frozenset[str]] = {Control_MySQLClient: _MYSQL}
+# An agent answers an assignment for a plugin that it lacks with a report. So these types are valid for `assign`.
+_SOURCES = (
+    Control_MySQLBinlog, Control_MySQLClient, Control_Syslog, Control_PgSQLClient, Control_PgSQLWal,
+    Control_PgSQLLogDec, Control_Kafka, Control_MSSQLClient,
+)  # fmt: skip
+_TYPES: Mapping[str, tuple[RequestType, ...]] = {
+    "hello": (Control_Config,), "ready": (Control_Config,), "heartbeat": (Control_Heartbeat,),
+    "log_call": (Data_Log,), "log_reply": (Data_Log,), "report": (Control_Report,), "map_part": tuple(CATALOGS),
+    "assign": _SOURCES, "withdraw": (Control_Lease,),
+}  # fmt: skip
+_FORMER: Mapping[str, RequestType] = {
+    "log_call": Control_Config, "log_reply": Control_Config, "map_part": Control_Map, "assign": Control_Lease,
+}  # fmt: skip
+
+
+def typed(request: StreamRequest) -> StreamRequest:
+    """Set the type of a message to that of its payload, unless it has one of several possible ones. Return it."""
+    belongs = _TYPES.get(str(request.WhichOneof("payload")))
+    if belongs and request.type not in belongs:
+        request.type = belongs[0]
+    return request
+
+
+def plugin_key(request: StreamRequest, *, former: bool) -> RequestType:
+    """Return the type whose plugin serves a message. Raises ValueError if its payload belongs to another type.
+
+    `former`: the peer is of the previous release, so the types that it sends are replaced by the present ones.
+    """
+    what = request.WhichOneof("payload")
+    belongs = _TYPES.get(what or "", ())
+    if not belongs or request.type in belongs:
+        return request.type
+    if former and request.type == _FORMER.get(what or ""):
+        return belongs[0]
+    owners = " or ".join(map(type_name, belongs))
+    raise ValueError(f"a message of type {type_name(request.type)} contains {what}, which belongs to {owners}")
+
+
+def type_name(number: int) -> str:
+    """Return a type's name and number for messages; only the number if this version does not know it."""
+    known = number in RequestType.values()
+    return f"{RequestType.Name(number)} ({number})" if known else str(number)
+
+
+def no_capture_reason(key: int, kind: str) -> str:
+    """Return why the plugin `key` of an agent cannot capture a connection of type `kind`; empty if it can."""
+    if key not in CAPTURES:
+        return f"this agent has no plugin {type_name(key)}: it captures {', '.join(map(type_name, CAPTURES))}"
+    return "" if kind in CAPTURES[key] else f"plugin {type_name(key)} cannot capture a connection of type {kind}"
