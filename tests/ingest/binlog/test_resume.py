@@ -71,6 +71,9 @@ for change in reader.changes():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "binlog", ["northwind@m10", pytest.param("sakila@m97", marks=pytest.mark.matrix)], indirect=True
+)
 def test_processes_killed_by_the_kernel_lose_and_repeat_nothing(binlog: Path) -> None:
     """Kill -9 of a reading process, ten times: the lines that it wrote, together, equal one uninterrupted run."""
     whole = batches(BinlogReader(FileTransport(binlog)))
