@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -163,7 +164,8 @@ tables:
     sink: {sink}
 """)
         self.file, self.topology = file, load_topology(str(file))
-        self.plan: Plan = compile_plan(self.topology, self.topology.tables["wide"], SCHEMAS)
+        self.declared = self.topology.tables["wide"]
+        self.plan: Plan = compile_plan(self.topology, self.declared, SCHEMAS)
         assert list(provision(self.topology))
         self.topics = [naming.change_topic(name, table) for table in COLUMNS]
         self.admin = AdminClient({"bootstrap.servers": self.servers})
@@ -180,6 +182,15 @@ tables:
         self.producer.flush(30)
         self.hbase, self.table = HBaseConnection(f"127.0.0.1:{thrift}"), naming.hbase_table(name, "wide")
         self.processes: list[subprocess.Popen[str]] = []
+
+    def of(self, table: str) -> JoinPipeline:
+        """Return the same pipeline to look at another table of the topology's current file."""
+        other = copy(self)
+        other.topology = load_topology(str(self.file))
+        other.declared = other.topology.tables[table]
+        other.plan = compile_plan(other.topology, other.declared, SCHEMAS)
+        other.table = naming.hbase_table(self.name, table)
+        return other
 
     def make_topics(self) -> None:
         """Create the topics of the changes, also where the same names were just deleted."""
@@ -355,7 +366,7 @@ def oracle(joined: JoinPipeline, history: History) -> Mapping[tuple[Canonical, .
     asked = Oracle(joined.topology, SCHEMAS)
     try:
         tables = tables_after(ordered, dict.fromkeys(COLUMNS, ("id",)))
-        return asked.answer(joined.topology.tables["wide"], joined.plan.sink.row_key, tables)
+        return asked.answer(joined.declared, joined.plan.sink.row_key, tables)
     finally:
         asked.close()
 

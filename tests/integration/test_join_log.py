@@ -22,7 +22,7 @@ from joins.stores.compaction import Reading
 from joins.stores.kafka_compaction import LogWatch
 from joins.stores.proc_retry import patiently
 from tests.integration.conftest import servers
-from tests.integration.test_join import FACT, History, JoinPipeline, joined, oracle
+from tests.integration.test_join import History, JoinPipeline, joined, oracle
 from tests.integration.test_join_failures import DYING, JOIN, kill_group, settles
 from tests.support.waiting import wait_for
 
@@ -93,7 +93,7 @@ def test_compacted_and_lost_logs(joined: JoinPipeline) -> None:
     refused(joined, "was deleted and recreated")
 
 
-@pytest.mark.matrix  # one of two levels without records: test_a_level_without_records
+@pytest.mark.matrix  # one of two levels without records: test_many_tables.py
 def test_tables_without_records(joined: JoinPipeline) -> None:
     """Topics without records do not delay a table's first barrier: an empty result is complete as well. Later records
     are processed.
@@ -107,30 +107,6 @@ def test_tables_without_records(joined: JoinPipeline) -> None:
     joined.publish_positions(history)
     wait_for(lambda: joined.barriers_report(history), "later records have no barrier")
     assert joined.live() == oracle(joined, history)
-
-
-def test_a_level_without_records(unique: Callable[[str], str], tmp_path: Path) -> None:
-    """One of a plan's two levels has nothing to read: the table still gets its barrier, also when that level gets
-    rows."""
-    query = """SELECT f.id, f.price, n.name AS near, r.name AS far FROM shop.facts f
-      LEFT JOIN shop.near n ON n.id = f.near_id
-      LEFT JOIN crm.far r ON r.id = n.unused"""
-    joined = JoinPipeline(unique("join"), tmp_path, query=query)
-    try:
-        history = History(random.Random(31))
-        events = history.change(120, ids=6)
-        joined.publish([event for event in events if event.source.table_id == FACT])
-        joined.publish_positions(history)
-        joined.start(JOIN)
-        wait_for(lambda: joined.barriers_report(history), "a level without records keeps the table from its barrier")
-        joined.publish([event for event in events if event.source.table_id != FACT])
-        history.change(1, ids=6)
-        joined.publish(history.events[-1:])
-        joined.publish_positions(history)
-        wait_for(lambda: joined.barriers_report(history), "later records have no barrier")
-        assert joined.live() == oracle(joined, history)
-    finally:
-        joined.close()
 
 
 @pytest.mark.matrix  # it waits for Kafka's cleaner
