@@ -93,9 +93,39 @@ def test_a_listener_counts_only_open_connections() -> None:
                 listener.occupy(peer[:2])
                 with socket.create_connection(address, 5):
                     one.close()
-                    with pytest.raises(ConnectionAbortedError):
+                    listener.setblocking(False)
+                    with pytest.raises(BlockingIOError):
                         listener.accept()
                 fourth.sendall(b"y")
                 assert four.recv(1) == b"y"
             two.close()
             four.close()
+
+
+def test_a_listener_spends_nothing_on_idle_connections_beyond_its_limits() -> None:
+    """Of a queue of a hundred it returns five, the newest, in their order; the others are closed."""
+    with BoundedListener("test", ("127.0.0.1", 0), ConnectionLimits(most=50, idle_each=5)) as listener:
+        listener.setblocking(False)
+        clients = [socket.create_connection(listener.getsockname(), 5) for _ in range(100)]
+        accepted = [listener.accept()]
+        while (one := listener.more()) is not None:
+            accepted.append(one)
+        assert [where for _, where in accepted] == [one.getsockname() for one in clients[-5:]]
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        assert all(one.recv(1) == b"" for one in clients[:-5])
+        clients.append(socket.create_connection(listener.getsockname(), 5))
+        newest, _ = listener.accept()
+        assert clients[95].recv(1) == b"", "the oldest of those that were returned makes room"
+        for connection in (newest, *(other for other, _ in accepted), *clients):
+            connection.close()
+
+
+def test_a_closed_listener_closes_what_it_accepted() -> None:
+    """A server that ends leaves no client waiting."""
+    with BoundedListener("test", ("127.0.0.1", 0), ConnectionLimits(most=50, idle_each=50)) as listener:
+        clients = [socket.create_connection(listener.getsockname(), 5) for _ in range(3)]
+        first, _ = listener.accept()
+    assert [one.recv(1) for one in clients[1:]] == [b"", b""]
+    for one in (first, *clients):
+        one.close()

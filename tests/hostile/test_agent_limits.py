@@ -22,6 +22,7 @@ from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import PolicySignals
 from ingest.capture.signals import Signal
 from ingest.fleet.fleet_pb2 import APPLIED, LogReply, Part, StreamRequest
+from ingest.gateway_client import grpc_channel
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream, ReceiveLimits
@@ -94,6 +95,16 @@ def test_an_answer_has_a_limit() -> None:
         channel.answered(call)
     with pytest.raises(Fatal, match="1000"):
         channel.begin()
+
+
+def test_without_a_policy_the_remedy_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`capture --gateway` has no policy, so no key of one can raise the limit."""
+    monkeypatch.setattr(grpc_channel, "MOST_BYTES", 1000)
+    channel = SessionChannel(1, lambda call: None)
+    call = channel.begin()
+    channel.hear(LogReply(channel=1, call=call, part=Part(content=b"x" * 2000)))
+    with pytest.raises(Fatal, match=r"more than 1000 bytes.*tailorbird agent"):
+        channel.answered(call)
 
 
 def test_an_endless_answer_of_a_gateway_is_refused(gateway: HostileGateway, folder: Path) -> None:

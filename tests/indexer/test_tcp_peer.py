@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from indexer.peer import tcp_peer, wire
 from indexer.peer import wire_pb2 as pb
@@ -257,3 +258,28 @@ def test_long_names_are_cut() -> None:
     with pytest.raises(WireError) as error:
         other.receive(wire.PREAMBLE + wire.frame(header.SerializeToString()))
     assert len(str(error.value)) < 1000
+
+
+def test_a_connection_with_unfinished_batches_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A region server ships several batches at a time; the answer to one does not make its connection idle."""
+    monkeypatch.setattr(tcp_peer, "LIMITS", ConnectionLimits(most=10, idle_each=1))
+    stored = threading.Event()
+
+    def handle(edits: Edits) -> None:
+        if b"slow" in [write.row for entry in edits.entries() for write in entry.writes]:
+            assert stored.wait(10)
+
+    server = PeerServer(handle, lambda error: None)
+    try:
+        busy = RegionServer(server.port)
+        busy.ship(1, b"slow")
+        busy.ship(2, b"fast")
+        assert busy.answer() == (2, "")
+        idle = [RegionServer(server.port) for _ in range(3)]
+        wait_for(idle[0].is_closed, "the limit of idle connections closed none", 10)
+        stored.set()
+        assert busy.answer() == (1, "")
+        for one in (busy, *idle):
+            one.close()
+    finally:
+        server.close(wait=True)

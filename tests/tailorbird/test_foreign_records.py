@@ -28,11 +28,20 @@ FORGED = (b"", b"\xff", b"7", b"[]", b"null", b"{}", b'{"format":1}', b'{"format
 
 
 def test_a_foreign_record_is_counted_and_ignored() -> None:
-    for value in FORGED:
-        assert own_record("t.schemas", 3, value, schema_from_json) is None
+    for offset, value in enumerate(FORGED):
+        assert own_record("t.schemas", offset, value, schema_from_json) is None
     assert counted("t.schemas") == len(FORGED)
     assert own_record("t.tombstones", 3, None, schema_from_json) is None
     assert counted("t.tombstones") == 0
+
+
+def test_a_foreign_record_that_is_read_again_is_logged_and_counted_once() -> None:
+    """Compacted topics are read at each start and by each command; every place has one line."""
+    with capture_logs() as lines:
+        for partition, offset in [(0, 7), (0, 7), (1, 7), (0, 8), (1, 7)]:
+            assert own_record("t.positions", offset, b"{}", schema_from_json, partition) is None
+    assert [(one["partition"], one["offset"]) for one in lines] == [(0, 7), (1, 7), (0, 8)]
+    assert counted("t.positions") == 3
 
 
 def test_a_record_of_a_newer_version_is_an_error() -> None:

@@ -45,9 +45,15 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(("127.0.0.1", port), handler, bind_and_activate=False)
         self.socket.close()
-        self.socket = BoundedListener("operation", ("127.0.0.1", port), LIMITS)
+        self.socket = self._listener = BoundedListener("operation", ("127.0.0.1", port), LIMITS)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.socket.getsockname()[:2]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread for a connection, and for all that were accepted with it."""
+        super().process_request(request, client_address)
+        while (one := self._listener.more()) is not None:
+            super().process_request(*one)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Do not report clients that disconnect or exceed a limit."""

@@ -8,6 +8,7 @@ foreign record, such as one of a misconfigured producer, ends no process.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,12 +22,16 @@ T = TypeVar("T")
 FORMAT = 1  # of every kind of record that has a format
 # what reading the content of a foreign record raises
 MALFORMED = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+_REMEMBERED = 10_000  # places of ignored records
 FOREIGN = Counter("tailorbird_foreign_records", "Records in internal topics that Tailorbird did not write", ["topic"])
 
 log = structlog.get_logger()
+_known = OrderedDict[tuple[str, int, int], None]()
 
 
-def own_record(topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T]) -> T | None:
+def own_record(
+    topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T], partition: int | None = 0
+) -> T | None:
     """Return what `read` makes of a record's JSON value; None for a tombstone and for a foreign record.
 
     Raises Fatal for a record of a newer version, because ignoring it could lose data.
@@ -39,10 +44,12 @@ def own_record(topic: str, offset: int | None, value: bytes | None, read: Callab
             raise Fatal(what, "run the version of Tailorbird that wrote it, or a newer one")
         return read(content)
 
-    return tolerated(topic, offset, value, current)
+    return tolerated(topic, offset, value, current, partition)
 
 
-def tolerated(topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T]) -> T | None:
+def tolerated(
+    topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T], partition: int | None = 0
+) -> T | None:
     """Return what `read` makes of a record's JSON value; None for a tombstone and for a record that it cannot read.
 
     It is for topics of which records of newer versions may be ignored.
@@ -54,7 +61,7 @@ def tolerated(topic: str, offset: int | None, value: bytes | None, read: Callabl
         content = orjson.loads(value)
         return read(content)
     except MALFORMED as error:
-        ignored(topic, offset, error, content)
+        ignored(topic, offset, error, content, partition)
         return None
 
 
@@ -64,17 +71,29 @@ def _newer_format(content: object) -> int:
     return number if type(number) is int and number > FORMAT else 0
 
 
-def ignored(topic: str, offset: int | None, error: BaseException, content: object = None) -> None:
+def ignored(
+    topic: str, offset: int | None, error: BaseException, content: object = None, partition: int | None = 0
+) -> None:
     """Log an ignored record, and count it if it is foreign, not of a newer version. `content` is its JSON, if it is
-    some. It is not logged, because it may be anything."""
+    some. It is not logged, because it may be anything.
+
+    It does so once per process and record, because compacted topics are read again and again."""
+    place = (topic, partition or 0, -1 if offset is None else offset)
+    if place in _known:
+        _known.move_to_end(place)
+        return
+    _known[place] = None
+    while len(_known) > _REMEMBERED:
+        _known.popitem(last=False)
     if number := _newer_format(content):
         log.warning(
-            "ignored a record of a newer format than this version reads", topic=topic, offset=offset, format=number,
-            reads=FORMAT, remedy="upgrade: run the version of Tailorbird that wrote it, or a newer one",
+            "ignored a record of a newer format than this version reads", topic=topic, partition=place[1],
+            offset=offset, format=number, reads=FORMAT,
+            remedy="upgrade: run the version of Tailorbird that wrote it, or a newer one",
         )  # fmt: skip
         return
     FOREIGN.labels(topic).inc()
     log.warning(
-        "ignored a record that Tailorbird did not write", topic=topic, offset=offset, why=type(error).__name__,
-        remedy="allow only Tailorbird to write to this topic: tailorbird acls",
+        "ignored a record that Tailorbird did not write", topic=topic, partition=place[1], offset=offset,
+        why=type(error).__name__, remedy="allow only Tailorbird to write to this topic: tailorbird acls",
     )  # fmt: skip

@@ -92,8 +92,6 @@ class PeerServer:
         while not self._closing:
             try:
                 connection, peer = self._listener.accept()
-            except ConnectionAbortedError:
-                continue
             except OSError as error:
                 if self._closing:
                     return
@@ -135,6 +133,7 @@ class PeerServer:
 
     def _read(self, connection: socket.socket, peer: tuple[str, int], name: str, held: HeldBytes) -> None:
         protocol, free, writing = PeerConnection(), threading.Semaphore(_WORKERS), threading.Lock()
+        unfinished = _Unfinished(self._listener, peer)
 
         def send(reply: bytes) -> None:
             try:
@@ -151,9 +150,9 @@ class PeerServer:
             finally:
                 free.release()
                 self._budget.give_back(batch.edits.size)
-                self._listener.use(peer)
+                unfinished.end()
 
-        for data in self._received(connection, protocol, held, peer):
+        for data in self._received(connection, protocol, held, unfinished):
             events = protocol.receive(data)
             batches = [event for event in events if isinstance(event, EditsReceived)]
             self._budget.complete(held, protocol.incomplete, sum(batch.edits.size for batch in batches))
@@ -164,21 +163,21 @@ class PeerServer:
                     case CallRefused(method=method, reply=reply):
                         log.warning("unknown_call", peer=name, method=method)
                         send(reply)
-            self._submit(batches, free, work, peer)
+            self._submit(batches, free, work, unfinished)
 
     def _submit(
         self,
         batches: list[EditsReceived],
         free: threading.Semaphore,
         work: Callable[[EditsReceived], None],
-        peer: tuple[str, int],
+        unfinished: _Unfinished,
     ) -> None:
         """Give batches to the workers. Waits while four of the connection's batches wait or are processed."""
         waiting = deque(batches)
         try:
             while waiting:
                 free.acquire()
-                self._listener.occupy(peer)
+                unfinished.begin()
                 self._workers.submit(work, waiting[0])
                 waiting.popleft()
         finally:
@@ -186,7 +185,7 @@ class PeerServer:
                 self._budget.give_back(batch.edits.size)
 
     def _received(
-        self, connection: socket.socket, protocol: PeerConnection, held: HeldBytes, peer: tuple[str, int]
+        self, connection: socket.socket, protocol: PeerConnection, held: HeldBytes, unfinished: _Unfinished
     ) -> Iterator[bytes]:
         """Yield the received bytes, counted in the budget. Raises OSError if the client is too slow."""
         while True:
@@ -201,7 +200,7 @@ class PeerServer:
             self._budget.take(held, len(data))
             yield data
             if protocol.opened and not opened:
-                self._listener.use(peer)
+                unfinished.settle()
 
     def _answer(self, protocol: PeerConnection, batch: EditsReceived) -> bytes:
         try:
@@ -218,6 +217,32 @@ class PeerServer:
             self._failed(Fatal(f"unexpected {type(error).__name__}: {error}", "please report it with the log above"))
             return protocol.refuse(batch.call_id, repr(error))
         return protocol.answer(batch.call_id)
+
+
+class _Unfinished:
+    """Batches of one connection that wait for a worker or are processed: without any, it is idle. Thread-safe."""
+
+    def __init__(self, listener: BoundedListener, peer: tuple[str, int]) -> None:
+        self._listener, self._peer = listener, peer
+        self._lock, self._count = threading.Lock(), 0
+
+    def begin(self) -> None:
+        """Count a batch."""
+        with self._lock:
+            self._count += 1
+            self._listener.occupy(self._peer)
+
+    def end(self) -> None:
+        """Note that a batch is finished."""
+        with self._lock:
+            self._count -= 1
+        self.settle()
+
+    def settle(self) -> None:
+        """Mark the connection as idle if it has no batch."""
+        with self._lock:
+            if not self._count:
+                self._listener.use(self._peer)
 
 
 def _shut(connection: socket.socket) -> None:

@@ -49,7 +49,7 @@ class PositionRecords:
                         if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
                             raise KafkaException(error)
                     elif message.key() == self._key and (value := message.value()) is not None:
-                        read = own_record(self._topic, at, value, partial(_checkpoint, value))
+                        read = own_record(self._topic, at, value, partial(_checkpoint, value), self._partition)
                         if read is not None:
                             return PositionMark(at, message.timestamp()[1], read[0].position, read[1])
         finally:

@@ -110,7 +110,8 @@ class KafkaReleased:
                 continue
             if error is None:
                 key, value = message.key() or b"", message.value()
-                ends = own_record(self._topic, offset, value, _ends_of) if key in self._keys else None
+                wanted = key in self._keys
+                ends = own_record(self._topic, offset, value, _ends_of, partition) if wanted else None
                 if ends is not None:
                     newest[key] = ends
                     see(key)

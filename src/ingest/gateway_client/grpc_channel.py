@@ -18,13 +18,16 @@ from ingest.fleet.fleet_pb2 import Empty, LogCall, LogReply
 from ingest.fleet.wire import FIRST
 
 MOST_BYTES = 64 * 1024 * 1024  # of one answer, unless a policy sets another limit
+_RAISE = "if this gateway is correct, raise answer_bytes under limits: in the agent's policy"
+_NO_POLICY = "if this gateway is correct, capture the source with `tailorbird agent`: its policy sets answer_bytes"
 _TIMEOUT = 120.0  # seconds to wait for an answer: within a call, the gateway may wait for Kafka twice
 
 
 class SessionChannel:
     """Channel `number` of a stream. `send` sends a call, and raises Retriable if the stream has ended.
 
-    `unasked` receives replies that are no answer to a call. An answer has at most `most` bytes.
+    `unasked` receives replies that are no answer to a call. `most` is the policy's limit for the bytes of an answer;
+    without a policy it is `MOST_BYTES`.
     """
 
     def __init__(
@@ -32,9 +35,10 @@ class SessionChannel:
         number: int,
         send: Callable[[LogCall], None],
         unasked: Callable[[LogReply], None] = lambda reply: None,
-        most: int = MOST_BYTES,
+        most: int | None = None,
     ) -> None:
-        self.number, self._send, self._unasked, self._most = number, send, unasked, most
+        self.number, self._send, self._unasked = number, send, unasked
+        self._most, self._remedy = (MOST_BYTES, _NO_POLICY) if most is None else (most, _RAISE)
         self._heard = threading.Condition()
         self._credit = FIRST
         self._calls = 0
@@ -117,8 +121,7 @@ class SessionChannel:
                 if len(answer) + len(reply.part.content) > self._most:
                     answer.clear()
                     self._over = self._over or Fatal(
-                        f"an answer of the gateway has more than {self._most} bytes",
-                        "if this gateway is correct, raise answer_bytes under limits: in the agent's policy",
+                        f"an answer of the gateway has more than {self._most} bytes", self._remedy
                     )
                 elif self._over is None and reply.call not in self._done:
                     answer += reply.part.content

@@ -93,6 +93,7 @@ class GrpcStream:
         limits: ReceiveLimits | None = None,
     ) -> None:
         self._address, self._commanded, self._limits = address, commanded, limits or ReceiveLimits()
+        self._answer_bytes = None if limits is None else limits.answer_bytes  # None: no policy
         self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue(64)
         self._channels: dict[int, SessionChannel] = {}
         self._numbers = itertools.count(1)
@@ -128,7 +129,7 @@ class GrpcStream:
         header = Header(source=source, epoch=epoch)
         session_channel = SessionChannel(
             next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked,
-            self._limits.answer_bytes,
+            self._answer_bytes,
         )  # fmt: skip
         self._channels[session_channel.number] = session_channel
         if self._ended is not None:

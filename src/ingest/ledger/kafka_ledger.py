@@ -182,6 +182,6 @@ class KafkaLedger:
             self._consumer.incremental_assign(added)
 
     def _position(self, message: Message) -> None:
-        reach = own_record(self._positions, message.offset(), message.value(), read_reach)
+        reach = own_record(self._positions, message.offset(), message.value(), read_reach, message.partition())
         if reach is not None:
             self._topology_ledger.position(reach)

@@ -61,7 +61,7 @@ class CommittedRecords:
             found: bytes | None = None
             for offset, key, value in self._between(consumer, topic, partition, start, end):
                 if key == self._key and value is not None:
-                    found = own_record(topic, offset, value, partial(_readable, value)) or found
+                    found = own_record(topic, offset, value, partial(_readable, value), partition) or found
             if found is not None:
                 return found
             step, high = step * 8, start

@@ -167,14 +167,16 @@ class _Sockets:
             if data:
                 self._pending.append(ReceivedMessage(data, _now(), f"{kind} {sender[0]}" if kind == "udp" else kind))
 
-    def _accept(self, server: socket.socket) -> None:
+    def _accept(self, listener: BoundedListener) -> None:
+        """Accept all connections of the queue, before messages are read."""
         try:
-            connection, (host, port, *_) = server.accept()
-        except (BlockingIOError, ConnectionAbortedError):
+            while True:
+                connection, (host, port, *_) = listener.accept()
+                connection.setblocking(False)
+                self._frames[connection] = SyslogFrames(), (host, port)
+                self._selector.register(connection, selectors.EVENT_READ, ("stream", connection))
+        except BlockingIOError:
             return
-        connection.setblocking(False)
-        self._frames[connection] = SyslogFrames(), (host, port)
-        self._selector.register(connection, selectors.EVENT_READ, ("stream", connection))
 
     def _read(self, one: socket.socket) -> None:
         frames, peer = self._frames[one]

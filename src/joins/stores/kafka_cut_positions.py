@@ -87,5 +87,9 @@ class PositionsLog:
     def _position(self, message: Message) -> SourcePosition | None:
         topics, logged_ms, offset = self._topics, message.timestamp()[1], message.offset() or 0
         return own_record(
-            self._topic, offset, message.value(), lambda value: read_position(value, offset, topics, logged_ms)
+            self._topic,
+            offset,
+            message.value(),
+            lambda value: read_position(value, offset, topics, logged_ms),
+            message.partition(),
         )

@@ -61,7 +61,8 @@ def read_versions(
 
 
 def _remember(message: Message, wanted: frozenset[TableId], found: dict[TableId, list[TableSchema]]) -> None:
-    schema = own_record(message.topic() or "", message.offset(), message.value(), schema_from_json)
+    topic, offset, partition = message.topic() or "", message.offset(), message.partition()
+    schema = own_record(topic, offset, message.value(), schema_from_json, partition)
     if schema is not None and schema.table_id in wanted:
         found.setdefault(schema.table_id, []).append(schema)
 

@@ -103,8 +103,10 @@ class PositionsReader:
                 for record in records:
                     source = self._by_key.get(record.key)
                     read = partial(position_of, offset=record.offset)
-                    found = None if source is None else own_record(self._topic, record.offset, record.value, read)
-                    if source is not None and found is not None:
+                    if source is None:
+                        continue
+                    found = own_record(self._topic, record.offset, record.value, read, record.partition)
+                    if found is not None:
                         self._found[source] = found
                         self._lately.setdefault(source, deque(maxlen=_LATELY)).append(self._found[source])
         return dict(self._found)

@@ -133,7 +133,7 @@ def newest_schemas(topology: Topology) -> dict[TableId, TableSchema]:
         for record in records_between(
             consumer, topic, dict.fromkeys(known[topic].partitions if topic in known else ())
         ):
-            schema = own_record(topic, record.offset, record.value, schema_from_json)
+            schema = own_record(topic, record.offset, record.value, schema_from_json, record.partition)
             if schema is not None:
                 found[schema.table_id] = schema
     return found

@@ -48,7 +48,7 @@ class RunsReader:
             partitions = sorted(known[self._topic].partitions) if self._topic in known else []
             for record in records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions}):
                 self._next[record.partition] = record.offset + 1
-                run = tolerated(self._topic, record.offset, record.value, run_of)
+                run = tolerated(self._topic, record.offset, record.value, run_of, record.partition)
                 if run is not None:
                     self._found[run.check] = run
         return dict(self._found)

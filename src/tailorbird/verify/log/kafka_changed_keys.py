@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
@@ -33,7 +33,7 @@ class KafkaChangedKeys:
             _, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
             if high < offset:
                 return None
-        found = {key for key, _ in self._records(starts)}
+        found = {one.key() or b"" for one in self._records(starts)}
         return None if TRUNCATE_KEY in found else found
 
     def ends(self, topic: str, source: str, cut: Reach) -> Ends | None:
@@ -44,8 +44,8 @@ class KafkaChangedKeys:
         """
         found = None
         partitions = self._consumer.list_topics(topic, timeout=_ANSWER).topics[topic].partitions
-        for _, value in self._records({(topic, number): OFFSET_BEGINNING for number in partitions}):
-            one = own_record(topic, None, value, read_reach)
+        for record in self._records({(topic, number): OFFSET_BEGINNING for number in partitions}):
+            one = own_record(topic, record.offset(), record.value(), read_reach, record.partition())
             if one is not None and one.source == source and cut.includes(one.position):
                 found = one.ends
         return found
@@ -54,7 +54,7 @@ class KafkaChangedKeys:
         """Close the consumer."""
         self._consumer.close()
 
-    def _records(self, starts: Ends) -> Iterator[tuple[bytes, bytes | None]]:
+    def _records(self, starts: Ends) -> Iterator[Message]:
         left, deadline = set(starts), time.monotonic() + _ANSWER
         try:
             self._consumer.assign([TopicPartition(*one, offset) for one, offset in starts.items()])
@@ -63,7 +63,7 @@ class KafkaChangedKeys:
                     deadline = time.monotonic() + _ANSWER
                     error = message.error()
                     if error is None:
-                        yield message.key() or b"", message.value()
+                        yield message
                     elif error.code() == KafkaError._PARTITION_EOF:
                         left.discard((message.topic() or "", message.partition() or 0))
                     elif not error.retriable():
