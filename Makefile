@@ -10,16 +10,27 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports audit sbom
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(BIN)/tailorbird: pyproject.toml constraints.txt
+# pip refuses a file whose hash is not in locks/. Isolated builds would fetch their tools without one.
+HASHED := -m pip install --quiet --no-build-isolation --require-hashes --requirement
+
+$(BIN)/tailorbird: pyproject.toml $(wildcard locks/*.txt)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Tailorbird needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
+	$(BIN)/python $(HASHED) locks/build.txt
+	$(BIN)/python $(HASHED) locks/dev.txt
+	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# tools that must not share an environment with what they judge
+TOOLS := build/tools
+$(TOOLS)/ready: locks/tools.txt
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --only-binary :all: --require-hashes --requirement locks/tools.txt
 	@touch $@
 
 setup: $(BIN)/tailorbird ## install the Python environment, the servers of the local stack and the join kernel
@@ -68,7 +79,7 @@ chaos: setup ## run the pipeline while every process is killed again and again (
 	$(BIN)/python -m pytest -m chaos $(ARGS)
 
 fuzz: $(BIN)/tailorbird ## fuzz the binlog decoder, guided by coverage: make fuzz ARGS=-max_total_time=300
-	$(BIN)/python -m pip install --quiet atheris==3.0.0
+	$(BIN)/python $(HASHED) locks/fuzz.txt
 	$(BIN)/python tests/ingest/binlog/fuzz_decoder.py .tailorbird/fuzz $(or $(ARGS),-max_total_time=300) -rss_limit_mb=512 -max_len=70000
 
 fuzz-database: setup ## run random databases on a real server: make fuzz-database ARGS="--server mysql-8.0 --cases 500 --seed 1"
@@ -136,10 +147,20 @@ bench-dashboard: setup-test ## measure panels over a million documents with fift
 	@$(BIN)/tailorbird stack up
 	@$(BIN)/python -m benchmarks.bench_dashboard $(ARGS)
 
-constraints: ## update constraints.txt to the newest versions
-	$(BIN)/python -m pip install --quiet --dry-run --ignore-installed --report build-report.json '.[all]' --group dev
-	$(BIN)/python -c 'import json; r = json.load(open("build-report.json")); l = sorted({f"{i[\"metadata\"][\"name\"].lower()}=={i[\"metadata\"][\"version\"]}" for i in r["install"] if i["metadata"]["name"] != "tailorbird"}); print("# The versions that tests run against; `make setup` passes this file to pip. Renew with `make constraints`.", *l, sep="\n")' > constraints.txt
-	rm build-report.json
+# LOCK reads what may be installed from standard input or pyproject.toml, and writes all hashes of each release
+LOCK := $(TOOLS)/bin/uv --quiet pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras
+constraints: $(TOOLS)/ready ## update locks/ to the newest versions: make constraints ARGS="--upgrade-package requests" for one
+	$(LOCK) $(or $(ARGS),--upgrade) --all-extras --group dev --output-file locks/dev.txt pyproject.toml
+	$(LOCK) --all-extras --constraint locks/dev.txt --output-file locks/run.txt pyproject.toml
+	echo setuptools pip | tr ' ' '\n' | $(LOCK) --constraint locks/dev.txt --output-file locks/build.txt -
+	echo uv pip-audit | tr ' ' '\n' | $(LOCK) $(or $(ARGS),--upgrade) --output-file locks/tools.txt -
+	echo atheris==3.0.0 | $(LOCK) --output-file locks/fuzz.txt -
+
+audit: $(TOOLS)/ready ## compare the locked versions with known vulnerabilities; it needs the network
+	$(TOOLS)/bin/python -m tests.audit $(ARGS)
+
+sbom: setup ## list all packages, jars and servers with their hashes in build/sbom.json (CycloneDX)
+	@mkdir -p build; $(BIN)/python -m tailorbird.devtools.stack.file_sbom > build/sbom.json; echo build/sbom.json
 
 clean: ## remove the environment and every file of the local stack
 	-$(BIN)/tailorbird stack down --purge

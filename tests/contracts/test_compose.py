@@ -133,6 +133,6 @@ def test_dockerfile_builds_hbase_from_the_stack(compose: dict[str, Any]) -> None
         text = (ROOT / compose["services"][name]["build"]["dockerfile"]).read_text()
         assert "tailorbird stack fetch hbase" in text
         copied = {word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]}
-        assert copied == {"pyproject.toml", "build_backend.py", "constraints.txt", "README.md", "LICENSE", "src"}
+        assert copied == {"pyproject.toml", "build_backend.py", "locks", "README.md", "LICENSE", "src"}
         ignored = (ROOT / ".dockerignore").read_text().splitlines()
         assert {f"!{name}" for name in copied} <= set(ignored)

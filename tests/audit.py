@@ -1,0 +1,63 @@
+"""Compare the locked versions with known vulnerabilities: `make audit`.
+
+It fails on a vulnerability that locks/accepted.txt does not list, and on a listed one that no package has. It also
+fails if the service did not answer for a package, because pip-audit alone would then report success."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+LOCKS = Path(__file__).parents[1] / "locks"
+
+
+def accepted(text: str) -> dict[str, str]:
+    """Return reasons by the identifier of a vulnerability. Raises ValueError for a line without a reason."""
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    for line in lines:
+        if len(line) < 2:
+            raise ValueError(f"locks/accepted.txt: {line[0]} has no reason")
+    return {line[0]: line[1] for line in lines}
+
+
+def problems(report: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
+    """Return what must be changed, given pip-audit's report and the accepted vulnerabilities."""
+    found, used = list[str](), set[str]()
+    for package in report["dependencies"]:
+        name = f"{package['name']} {package.get('version', '')}".strip()
+        if "skip_reason" in package:
+            found.append(f"{name}: not compared: {package['skip_reason']}")
+        for one in package.get("vulns", ()):
+            if names := {one["id"], *one.get("aliases", ())} & known.keys():
+                used |= names
+                continue
+            fixed = ", ".join(one.get("fix_versions", ())) or "no version"
+            found.append(f"{name}: {one['id']}, fixed in {fixed}; renew it (make constraints), or accept it")
+    return found + [f"{one}: no package has it; remove it from locks/accepted.txt" for one in known.keys() - used]
+
+
+def main(options: Sequence[str]) -> int:
+    """Run pip-audit on locks/dev.txt. Return 0 without problems, 1 with some, 2 if it has no result."""
+    command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off"]
+    command += ["--require-hashes", "--disable-pip", "--requirement", str(LOCKS / "dev.txt"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        print(f"make audit: no result: {last}\nIt needs the network, and an index that answers for vulnerabilities.")
+        return 2
+    found = problems(report, accepted((LOCKS / "accepted.txt").read_text()))
+    print(*found, sep="\n")
+    missing = sum("not compared" in one for one in found)
+    if missing:
+        print(f"make audit: the index of this machine does not answer for {missing} packages; run it on another one.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
