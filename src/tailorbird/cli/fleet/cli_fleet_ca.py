@@ -9,6 +9,7 @@ import typer
 
 from cdc.model.errors import UsageError
 from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, report, when
+from tailorbird.cli.fleet.cli_ca_key import SIGN, key_access, new_passphrase, typed_passphrase
 
 ca = typer.Typer(
     no_args_is_help=True,
@@ -18,21 +19,61 @@ _AUTHORITY = Annotated[Path, typer.Option("--authority", help="Folder of the cer
 _TENANT = Annotated[str, typer.Option("--tenant", help="The fleet's tenant: lower-case letters and digits.")]
 _ROLE = Annotated[Literal["agent", "gateway"], typer.Argument(help="The role of the certificate.")]
 _NAME = Annotated[str, typer.Argument(help="The name: lower-case letters, digits, dots, dashes.")]
+_PASSPHRASE = Annotated[
+    Path | None, typer.Option("--passphrase-file", help="File with the passphrase of the authority's key.")
+]
+_COMMAND = Annotated[
+    str,
+    typer.Option("--sign-command", envvar=SIGN, help="Command that signs with a key on a device (docs/fleet.md)."),
+]
 _FOLDER = Path("fleet-ca")
 
 
 @ca.command("init")
-def init(authority: _AUTHORITY = _FOLDER, tenant: _TENANT = "main") -> None:
+def init(
+    authority: _AUTHORITY = _FOLDER,
+    tenant: _TENANT = "main",
+    passphrase_file: _PASSPHRASE = None,
+    no_passphrase: Annotated[bool, typer.Option("--no-passphrase", help="Do not encrypt the key.")] = False,
+    sign_command: _COMMAND = "",
+    public_key: Annotated[Path | None, typer.Option("--public-key", help="Public key (PEM) of --sign-command.")] = None,
+) -> None:
     """Create the certificate authority of a fleet.
+
+    The passphrase of its key is asked for, read from --passphrase-file, or from TAILORBIRD_CA_PASSPHRASE.
 
     Example: tailorbird fleet ca init --tenant acme
     """
     from ingest.fleet.identity import identity
     from tailorbird.web.fleet.file_ca import init as make
+    from tailorbird.web.fleet.proc_ca_key import CaKey
 
     identity(tenant, "agents", "any")  # rejects an invalid tenant name
-    make(authority, tenant)
-    typer.echo(f"{authority}: store ca-key.pem offline; anyone who has it can issue agents and gateways")
+    if bool(sign_command) != (public_key is not None):
+        raise UsageError("a command that signs needs its public key", "--sign-command COMMAND --public-key FILE")
+    if sign_command:
+        make(authority, tenant, CaKey(command=sign_command), public_key)
+        typer.echo(f"{authority}: anyone who can use the command can issue agents and gateways")
+        return
+    passphrase = "" if no_passphrase else new_passphrase(passphrase_file)
+    make(authority, tenant, CaKey(passphrase=passphrase))
+    who = "and its passphrase" if passphrase else "it"
+    typer.echo(f"{authority}: store ca-key.pem offline; anyone who has {who} can issue agents and gateways")
+
+
+@ca.command("passphrase")
+def passphrase(authority: _AUTHORITY = _FOLDER, passphrase_file: _PASSPHRASE = None) -> None:
+    """Set or change the passphrase of the authority's key.
+
+    The former one is read like that of `issue`, the new one from the terminal or from standard input.
+
+    Example: tailorbird fleet ca passphrase
+    """
+    from tailorbird.web.fleet.proc_ca_key import change_passphrase
+
+    former = key_access(authority, passphrase_file, "").passphrase
+    change_passphrase(authority, former, typed_passphrase())
+    typer.echo(f"{authority}: ca-key.pem has a new passphrase; delete older copies")
 
 
 @ca.command("issue")
@@ -49,6 +90,8 @@ def issue(
     ] = None,
     authority: _AUTHORITY = _FOLDER,
     tenant: _TENANT = "main",
+    passphrase_file: _PASSPHRASE = None,
+    sign_command: _COMMAND = "",
 ) -> None:
     """Issue the certificate and key of an agent or a gateway.
 
@@ -63,11 +106,12 @@ def issue(
     if role == "gateway" and not host:
         raise UsageError("a gateway's certificate needs the host names that agents dial", "add --host NAME")
     folder, who = into or Path(name), identity(tenant, f"{role}s", name)
+    access = key_access(authority, passphrase_file, sign_command)
     if request is None:
-        number = make(authority, who, folder, hosts=host or (), days=days)
+        number = make(authority, who, folder, hosts=host or (), days=days, access=access)
         typer.echo(f"{folder}: ca.pem, cert.pem, key.pem of {role} {name}, certificate {number}")
     else:
-        number = sign(authority, who, request, folder, hosts=host or (), days=days)
+        number = sign(authority, who, request, folder, hosts=host or (), days=days, access=access)
         typer.echo(f"{folder}: ca.pem, cert.pem of {role} {name}, certificate {number}")
 
 

@@ -1,5 +1,7 @@
 """The certificate authority of a fleet, in a folder: a key that signs certificates (ECDSA on P-256, PEM files).
 
+The key is encrypted with a passphrase, or on a device that a command asks (`CaKey`).
+
 A certificate names its holder by a URI, `tailorbird://TENANT/agents/NAME`. A gateway's also has the host names that
 agents dial. There are two ways to issue one. The authority creates the key, which its owner carries to the host. Or
 the host creates the key and sends a request (CSR). Signed certificates are kept in `issued`, by serial number."""
@@ -20,17 +22,20 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cdc.model.errors import UsageError
 from ingest.fleet.certificate import CertificateContent, certified
 from ingest.fleet.identity import FleetIdentity
+from tailorbird.web.fleet.proc_ca_key import KEY, NO_PASSPHRASE, CaKey, CommandKey, load_key, private_pem
 
 _BEFORE = datetime.timedelta(minutes=5)  # clocks differ
 _AUTHORITY_DAYS = 3650
 
 
-def init(folder: Path, tenant: str) -> None:
-    """Create an authority. Raises UsageError if there is one, because a new one would invalidate all certificates."""
-    if (folder / "ca-key.pem").exists():
+def init(folder: Path, tenant: str, access: CaKey = NO_PASSPHRASE, public: Path | None = None) -> None:
+    """Create an authority. Raises UsageError if there is one, because a new one would invalidate all certificates.
+
+    `public` is the PEM file of the public key if a command of `access` signs."""
+    if any((folder / name).exists() for name in (KEY, "ca.pem")):
         raise UsageError(f"{folder} has an authority already", "issue certificates with it, or choose another folder")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = ec.generate_private_key(ec.SECP256R1()) if public is None else CommandKey(access.command, _public(public))
     name = _name(f"tailorbird fleet of {tenant}")
     certificate = (
         _builder(name, name, key.public_key(), _AUTHORITY_DAYS)
@@ -39,11 +44,20 @@ def init(folder: Path, tenant: str) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(folder / "ca-key.pem", _private(key), 0o600)
+    if public is None:
+        _write(folder / KEY, access.encrypted(key), 0o600)
     _write(folder / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
-def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[str] = (), days: int = 365) -> str:
+def issue(
+    authority: Path,
+    who: FleetIdentity,
+    into: Path,
+    *,
+    hosts: Sequence[str] = (),
+    days: int = 365,
+    access: CaKey = NO_PASSPHRASE,
+) -> str:
     """Create the key and certificate of an agent or gateway in the folder `into`. Return the serial number.
 
     Writes `ca.pem`, `cert.pem` and `key.pem`. `hosts` are the host names of a gateway, `days` is the validity.
@@ -51,9 +65,9 @@ def issue(authority: Path, who: FleetIdentity, into: Path, *, hosts: Sequence[st
     if (into / "key.pem").exists():
         raise UsageError(f"{into / 'key.pem'} already exists", "choose another folder: --into")
     key = ec.generate_private_key(ec.SECP256R1())
-    certificate = _signed(authority, who, key.public_key(), hosts, days)
+    certificate = _signed(authority, who, key.public_key(), hosts, days, access)
     into.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _write(into / "key.pem", _private(key), 0o600)
+    _write(into / "key.pem", private_pem(key), 0o600)
     return _handed(authority, certificate, into)
 
 
@@ -62,15 +76,22 @@ def request(folder: Path, name: str) -> Path:
     file = folder / "key.pem"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(file, _private(ec.generate_private_key(ec.SECP256R1())), 0o600)
-    key = _key(file, "restore the original one, or start with an empty folder")
+        _write(file, private_pem(ec.generate_private_key(ec.SECP256R1())), 0o600)
+    key = load_key(file, "restore the original one, or start with an empty folder")
     asked = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA256())
     _write(folder / "request.pem", asked.public_bytes(serialization.Encoding.PEM), 0o644)
     return folder / "request.pem"
 
 
 def sign(
-    authority: Path, who: FleetIdentity, asked: Path, into: Path, *, hosts: Sequence[str] = (), days: int = 365
+    authority: Path,
+    who: FleetIdentity,
+    asked: Path,
+    into: Path,
+    *,
+    hosts: Sequence[str] = (),
+    days: int = 365,
+    access: CaKey = NO_PASSPHRASE,
 ) -> str:
     """Sign a request: write `ca.pem` and `cert.pem` into the folder `into`. Return the serial number.
 
@@ -89,7 +110,7 @@ def sign(
         raise UsageError(
             f"{asked} is not a request of `tailorbird fleet ca request`", "create it: tailorbird fleet ca request"
         )
-    certificate = _signed(authority, who, key, hosts, days)
+    certificate = _signed(authority, who, key, hosts, days, access)
     into.mkdir(parents=True, exist_ok=True, mode=0o700)
     return _handed(authority, certificate, into)
 
@@ -102,7 +123,7 @@ def issued(authority: Path) -> Iterator[CertificateContent]:
 
 def _handed(authority: Path, certificate: x509.Certificate, into: Path) -> str:
     content, number = certificate.public_bytes(serialization.Encoding.PEM), f"{certificate.serial_number:x}"
-    (authority / "issued").mkdir(exist_ok=True)
+    (authority / "issued").mkdir(exist_ok=True, mode=0o700)
     _write(authority / "issued" / f"{number}.pem", content, 0o644)
     _write(into / "cert.pem", content, 0o644)
     _write(into / "ca.pem", (authority / "ca.pem").read_bytes(), 0o644)
@@ -110,9 +131,10 @@ def _handed(authority: Path, certificate: x509.Certificate, into: Path) -> str:
 
 
 def _signed(
-    authority: Path, who: FleetIdentity, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], days: int
+    authority: Path, who: FleetIdentity, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], days: int, access: CaKey
 ) -> x509.Certificate:
-    signer, issuer = _authority(authority)
+    issuer = _authority(authority)
+    signer = access.signer(authority, issuer)
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(who.uri), *map(_host, hosts)]
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if who.role == "gateways" else ExtendedKeyUsageOID.CLIENT_AUTH
     return (
@@ -126,25 +148,25 @@ def _signed(
     )
 
 
-def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+def _authority(folder: Path) -> x509.Certificate:
     try:
-        certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+        return x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
     except OSError as error:
         raise UsageError(f"{folder} contains no authority: {error.strerror}", "tailorbird fleet ca init") from error
     except ValueError as error:
         raise UsageError(f"{folder} contains no authority: {error}", "restore ca.pem and ca-key.pem") from error
-    return _key(folder / "ca-key.pem", "restore the one that `fleet ca init` made"), certificate
 
 
-def _key(file: Path, remedy: str) -> ec.EllipticCurvePrivateKey:
+def _public(file: Path) -> ec.EllipticCurvePublicKey:
+    remedy = "the public key (PEM, ECDSA on P-256) of the key that the command signs with"
     try:
-        key = serialization.load_pem_private_key(file.read_bytes(), password=None)
+        key = serialization.load_pem_public_key(file.read_bytes())
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}", remedy) from error
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{file} is not a key: {error}", remedy) from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UsageError(f"{file} is not a key that tailorbird created", remedy)
+    except ValueError as error:
+        raise UsageError(f"{file} is not a public key", remedy) from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise UsageError(f"{file} is not a key on P-256", remedy)
     return key
 
 
@@ -174,11 +196,6 @@ def _host(host: str) -> x509.GeneralName:
 
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    return key.private_bytes(encoding, form, serialization.NoEncryption())
 
 
 def _write(file: Path, content: bytes, mode: int) -> None:
