@@ -44,6 +44,10 @@ ABSENT = (
     "sqlalchemy",
 )
 
+# modules of the capture side that need an extra
+OF_EXTRAS = (
+    "__main__", "http_api", "http_bounded", "http_oidc", "http_operators", "sql_reader", "sql_types", "sql_keys",
+)  # fmt: skip
 # Imports every module of the capture side without any extra, then runs each command in a child of its own.
 WITHOUT = """
 import importlib, importlib.abc, json, os, pkgutil, sys
@@ -56,7 +60,7 @@ class Without(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Without())
 for package in ("cdc", "ingest"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if not module.name.endswith(("__main__", "http_api", "http_bounded", "sql_reader", "sql_types", "sql_keys")):
+        if not module.name.endswith({extra!r}):
             importlib.import_module(module.name)
 from tailorbird.__main__ import main
 for number, words in enumerate(json.loads(sys.argv[1])):
@@ -107,7 +111,7 @@ def sample(tmp_path: Path) -> str:
 
 def run(folder: Path, *commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
     """Run commands in a process that has imported the capture side alone; `folder` receives their output."""
-    script = WITHOUT.format(absent=sorted(MODULES))
+    script = WITHOUT.format(absent=sorted(MODULES), extra=OF_EXTRAS)
     words = [sys.executable, "-c", script, json.dumps(commands), str(ROOT)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr

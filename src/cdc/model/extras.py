@@ -14,6 +14,7 @@ MODULES = frozenset(
         "fastapi",
         "fastavro",
         "happybase",
+        "joserfc",
         "kafka",
         "kazoo",
         "numpy",

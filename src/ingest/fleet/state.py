@@ -14,12 +14,13 @@ from typing import Any
 
 import orjson
 
+from cdc.model.oidc import ROLES
 from ingest.fleet.catalog import DatabaseSeen, database_of
 from ingest.fleet.certificate import RevokedCertificate
 from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.leases import Lease, Presence, winning_claim
 from ingest.fleet.reported import SourceReport, reported_of
-from ingest.fleet.tokens import AGENT, ROLES, Token
+from ingest.fleet.tokens import AGENT, Token
 
 StateRecord = tuple[bytes, bytes | None]
 _SPEC = {"agents", "connection", "running"}

@@ -12,10 +12,10 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-Role = Literal["view", "operate", "admin"]
-ROLES: tuple[Role, ...] = get_args(Role)  # in increasing order: each role includes the ones before it
+from cdc.model.oidc import ROLES, Role
+
 AGENT: Literal["agent"] = "agent"  # role of a token for an agent without a certificate, which may only open a stream
 SECRET = 32  # bytes
 _TOKEN = re.compile(r"tb_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")

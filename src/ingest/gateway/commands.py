@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from cdc.model.errors import TailorbirdError, UsageError
+from cdc.model.oidc import ROLES
 from cdc.model.schema import TableId
 from ingest.fleet.certificate import RevokedCertificate, serial_of
 from ingest.fleet.desired import DesiredSource, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
@@ -26,7 +27,7 @@ from ingest.fleet.state import (
     revoked_record,
     token_record,
 )
-from ingest.fleet.tokens import AGENT, ROLES, Token, checked, hashed, same_name, written
+from ingest.fleet.tokens import AGENT, Token, checked, hashed, same_name, written
 from ingest.gateway.coordinator import claim_again, plain
 from ingest.gateway.gateway_interfaces import Audit, StateTopic
 from ingest.gateway.shown import audited, running, version_shown

@@ -1,6 +1,7 @@
 """REST API of a gateway for operators. Its OpenAPI description is at `/openapi.json`.
 
-It uses TLS with the gateway's certificate, and bearer tokens with roles. Errors are `{"error": …, "remedy": …}`: 400
+It uses TLS with the gateway's certificate, and bearer tokens with roles: those that a gateway issues, or ID tokens of
+an OpenID Connect issuer. Errors are `{"error": …, "remedy": …}`: 400
 invalid input, 401 no valid token, 403 the role is not sufficient, 404 not found, 409 a concurrent command won, 411 no
 length, 413 too long, 429 too many wrong tokens from one address, 503 Kafka is unavailable.
 """
@@ -12,13 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi import Depends, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -26,10 +26,15 @@ from starlette.types import Receive, Scope, Send
 
 from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import Retriable, TailorbirdError, TopologyError, UsageError
+from cdc.model.oidc import OidcSettings
 from cdc.process.http_bounded import HEADERS, bounded_protocol
 from cdc.process.tcp_bounded import ACCEPTED_AT_ONCE, BoundedListener
-from ingest.fleet.tokens import Guesses, Role, number_of
-from ingest.gateway.commands import FleetCommands, FleetOperator, NotFound, VersionConflict
+from ingest.fleet.tokens import Guesses, number_of
+from ingest.gateway.commands import FleetCommands, NotFound, VersionConflict
+from ingest.gateway.http_operators import Administrator, Driver, Guard, Viewer
+
+if TYPE_CHECKING:
+    from cdc.process.http_oidc import OidcIssuer
 
 _LONGEST = 1024 * 1024  # maximum bytes of a request's body
 # a TLS connection needs 0.1 MB
@@ -92,11 +97,16 @@ class TokenToIssue(_Body):
 
 
 def fleet_api(
-    commands: FleetCommands, clock: Callable[[], float] = time.monotonic, guesses: Guesses | None = None
+    commands: FleetCommands,
+    clock: Callable[[], float] = time.monotonic,
+    guesses: Guesses | None = None,
+    oidc: OidcIssuer | None = None,
 ) -> FastAPI:
-    """Return the REST application of one tenant. `clock` returns seconds; `guesses` limits failed attempts."""
+    """Return the REST application of one tenant. `clock` returns seconds; `guesses` limits failed attempts.
+
+    ID tokens of `oidc` are accepted, too."""
     app = FastAPI(title="Tailorbird fleet", version=version("tailorbird"), docs_url=None, redoc_url=None)
-    app.state.guard = Guard(commands, guesses or Guesses(), clock)
+    app.state.guard = Guard(commands, guesses or Guesses(), clock, oidc)
     _errors(app)
     _looks(app, commands)
     _sources(app, commands)
@@ -107,65 +117,26 @@ def fleet_api(
 class TenantApis:
     """The REST applications of all tenants at one address. The token selects the tenant.
 
-    A token that no tenant knows is refused by the first tenant. Failed attempts are counted over all tenants.
+    Users of an OpenID Connect issuer belong to the first tenant, the gateway's own. A token that no tenant knows is
+    refused by the first tenant. Failed attempts are counted over all tenants.
     """
 
-    def __init__(self, commands: Sequence[FleetCommands], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        commands: Sequence[FleetCommands],
+        clock: Callable[[], float] = time.monotonic,
+        oidc: OidcIssuer | None = None,
+    ) -> None:
         guesses = Guesses()
-        self._commands, self._apps = commands, [fleet_api(one, clock, guesses) for one in commands]
+        issuers = [oidc, *(None for _ in commands[1:])]
+        self._commands = commands
+        self._apps = [fleet_api(one, clock, guesses, of) for one, of in zip(commands, issuers, strict=True)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         shown = Headers(scope=scope).get("authorization", "").removeprefix("Bearer ")
         number = number_of(shown)
         found = (app for one, app in zip(self._commands, self._apps, strict=True) if number in one.tokens)
         await next(found, self._apps[0])(scope, receive, send)
-
-
-class Guard:
-    """Authenticates operators and checks their roles."""
-
-    def __init__(self, commands: FleetCommands, guesses: Guesses, clock: Callable[[], float]) -> None:
-        self._commands, self._guesses, self._clock = commands, guesses, clock
-
-    def operator(self, address: str, what: str, shown: str, role: Role) -> FleetOperator:
-        """Return the operator to whom a token belongs. Raises HTTPException 401, 403 or 429, and audits each refusal.
-
-        Wrong tokens do not lock out valid ones: a token cannot be guessed, so the limit only protects the audit log.
-        While an address is refused, its wrong tokens are not audited one by one.
-        """
-        found = self._commands.token(shown)
-        if isinstance(found, str):
-            wait = self._guesses.shut(address, self._clock())
-            if wait > 0:
-                raise HTTPException(429, "too many wrong tokens from this address", {"Retry-After": str(int(wait) + 1)})
-            self._guesses.failed(address, self._clock())
-            self._commands.refused(FleetOperator("", address), what, found)
-            if self._guesses.shut(address, self._clock()) > 0:
-                self._commands.refused(FleetOperator("", address), what, "too many wrong tokens: refused for a while")
-            raise HTTPException(401, found, {"WWW-Authenticate": "Bearer"})
-        who = FleetOperator(found.name, address)
-        if not found.may(role):
-            self._commands.refused(who, what, f"role {found.role} is not sufficient, {role} is required")
-            raise HTTPException(403, f"role {found.role} is not sufficient, {role} is required")
-        return who
-
-
-def _asks(role: Role) -> Any:
-    async def operator(
-        request: Request, shown: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
-    ) -> FleetOperator:
-        guard: Guard = request.app.state.guard
-        address = request.client.host if request.client else ""
-        what = f"{request.method} {request.url.path}"[:200]
-        return guard.operator(address, what, shown.credentials if shown else "", role)
-
-    return Depends(operator)
-
-
-_BEARER = HTTPBearer(auto_error=False)
-Viewer = Annotated[FleetOperator, _asks("view")]
-Driver = Annotated[FleetOperator, _asks("operate")]
-Administrator = Annotated[FleetOperator, _asks("admin")]
 
 
 def _errors(app: FastAPI) -> None:
@@ -331,14 +302,25 @@ def check_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def serve_api(commands: Sequence[FleetCommands], address: str, folder: Path, stopped: asyncio.Event) -> None:
+async def serve_api(
+    commands: Sequence[FleetCommands],
+    address: str,
+    folder: Path,
+    stopped: asyncio.Event,
+    oidc: OidcSettings | None = None,
+) -> None:
     """Serve all tenants until `stopped`, with the certificate in `folder`. Raises UsageError if it cannot listen."""
+    issuer: OidcIssuer | None = None
+    if oidc is not None:
+        from cdc.process.http_oidc import OidcIssuer
+
+        issuer = OidcIssuer(oidc)
     try:
         listener = BoundedListener("api", check_address(address), LIMITS)
     except OSError as error:
         raise UsageError(f"cannot listen on {address}: {error}", "check that no other gateway is running") from error
     config = uvicorn.Config(
-        TenantApis(commands), ssl_certfile=str(folder / "cert.pem"), ssl_keyfile=str(folder / "key.pem"),
+        TenantApis(commands, oidc=issuer), ssl_certfile=str(folder / "cert.pem"), ssl_keyfile=str(folder / "key.pem"),
         log_config=None, access_log=False, server_header=False, lifespan="off", proxy_headers=False,
         timeout_keep_alive=30, timeout_graceful_shutdown=2, http=bounded_protocol(listener),
         h11_max_incomplete_event_size=HEADERS, backlog=ACCEPTED_AT_ONCE,

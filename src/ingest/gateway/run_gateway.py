@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.model.oidc import OidcSettings
 from cdc.process.file_topology import load_topology
 from cdc.process.kafka_grants import check_grants
 from cdc.process.proc_log_lines import log_lines
@@ -51,11 +52,13 @@ def run(
     api: str | None = None,
     tokens: str | None = None,
     tenants: Mapping[str, str] | None = None,
+    oidc: Path | None = None,
 ) -> None:
     """Serve agents at `listen` (host:port) until SIGTERM or SIGINT, with the certificate in `folder`.
 
     `tokens` is the address for agents that use tokens, `api` the one for operators. `file` is the topology of the
-    gateway's own tenant; `tenants` maps other tenants to their topologies. It waits until Kafka is available. Raises
+    gateway's own tenant; `tenants` maps other tenants to their topologies. `oidc` is the file of an issuer
+    whose users may use `api` (`cdc.process.http_oidc`). It waits until Kafka is available. Raises
     UsageError if the certificate is not a gateway's, or an address is in use. However the process ends, agents connect
     again and recover.
     """
@@ -65,11 +68,18 @@ def run(
     if gateway is None or gateway.role != "gateways":
         raise UsageError(f"{folder / 'cert.pem'} is not the certificate of a gateway", _ISSUE)
     topologies = _topologies({gateway.tenant: file, **(tenants or {})})
+    settings: OidcSettings | None = None
     if api is not None:
         from ingest.gateway.http_api import check_address
 
         check_address(api)
-    asyncio.run(_serve(topologies, gateway, (listen, tokens), pem, folder, api))
+    if oidc is not None:
+        from cdc.process.http_oidc import load_oidc
+
+        if api is None:
+            raise UsageError("--oidc is only used by the REST API", "--api HOST:PORT")
+        settings = load_oidc(oidc)
+    asyncio.run(_serve(topologies, gateway, (listen, tokens), pem, folder, api, settings))
 
 
 def _topologies(files: Mapping[str, str]) -> dict[str, Topology]:
@@ -91,6 +101,7 @@ async def _serve(
     pem: Mapping[str, bytes],
     folder: Path,
     api: str | None,
+    oidc: OidcSettings | None,
 ) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -109,7 +120,7 @@ async def _serve(
         if api is not None:
             from ingest.gateway.http_api import serve_api
 
-            serving.append(serve_api([one.commands for one in sessions], api, folder, stopped))
+            serving.append(serve_api([one.commands for one in sessions], api, folder, stopped, oidc))
         with handshakes(own.handshake_failed):
             async with asyncio.TaskGroup() as tasks:
                 for one in serving:

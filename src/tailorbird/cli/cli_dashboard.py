@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from cdc.model.oidc import OidcSettings
     from cdc.topology.topology import Index, Topology
     from tailorbird.operate.status.captured_position import CapturedPosition
     from tailorbird.operate.status.dead_letters import DeadLetterRow, OpenDeadLetters
@@ -30,6 +32,9 @@ def dashboard(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to serve on.")] = 8080,
     auth: Annotated[
         str | None, typer.Option("--auth", help="File of users, with lines printed by `tailorbird password`.")
+    ] = None,
+    oidc: Annotated[
+        Path | None, typer.Option("--oidc", help="File of an OpenID Connect issuer where users log in.")
     ] = None,
     tls_cert: Annotated[str, typer.Option("--tls-cert", help="Certificate of the server (PEM).")] = "",
     tls_key: Annotated[str, typer.Option("--tls-key", help="Private key of the server (PEM).")] = "",
@@ -63,7 +68,8 @@ def dashboard(
         for of in [loaded.indexes[one.index]]
     ]
     users = load_passwords(auth) if auth else {}
-    access = Access(users=users, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
+    settings = None if oidc is None else _issuer(oidc)
+    access = Access(users=users, oidc=settings, certificate=tls_cert, key=tls_key, behind_proxy=behind_proxy)
     # the port at which `status` can query this process
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") and not access.secure else 0
     with ExitStack() as reported:
@@ -73,6 +79,14 @@ def dashboard(
         serve_dashboards(
             boards, host=host, port=port, access=access, look=look, listed=watched.pages(), explain=explain
         )
+
+
+def _issuer(file: Path) -> OidcSettings:
+    from cdc.model.extras import extras_named
+
+    with extras_named("dashboard"):
+        from cdc.process.http_oidc import load_oidc
+    return load_oidc(file)
 
 
 def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.model.oidc import Role
 from ingest.fleet.catalog import DatabaseSeen, TableSeen
 from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.leases import Lease, Presence
@@ -27,7 +28,7 @@ from ingest.fleet.state import (
     reported_record,
     token_record,
 )
-from ingest.fleet.tokens import Role, Token, hashed, written
+from ingest.fleet.tokens import Token, hashed, written
 from ingest.gateway import commands
 from ingest.gateway.commands import FleetCommands, FleetOperator, NotFound, VersionConflict
 from ingest.gateway.http_api import fleet_api

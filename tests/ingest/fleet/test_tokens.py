@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.fleet.tokens import ROLES, Guesses, Role, Token, checked, hashed, written
+from cdc.model.oidc import ROLES, Role
+from ingest.fleet.tokens import Guesses, Token, checked, hashed, written
 
 SECRET = "s" * 43
 GOOD = Token(id="0" * 16, name="ops", role="operate", sha256=hashed(SECRET), issued_ms=0, expires_ms=1000)

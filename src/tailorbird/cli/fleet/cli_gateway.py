@@ -29,6 +29,9 @@ def gateway(
     api: Annotated[
         str | None, typer.Option("--api", help="Address and port of the REST API for operators. Default: off.")
     ] = None,
+    oidc: Annotated[
+        Path | None, typer.Option("--oidc", help="File of an OpenID Connect issuer whose users may use --api.")
+    ] = None,
 ) -> None:
     """Accept agents over mTLS and write their captured changes to Kafka.
 
@@ -48,4 +51,4 @@ def gateway(
     from ingest.gateway.run_gateway import run
 
     with extras_named("gateway"):
-        run(file, listen, identity, api, tokens, tenants)
+        run(file, listen, identity, api, tokens, tenants, oidc)

@@ -1,6 +1,8 @@
 """The fleet's page and its requests. The page calls a gateway's REST API with the user's token.
 
     POST /api/enter     {token} → {session}
+    GET  /login/oidc    log in at an OpenID Connect issuer, which leads back to /login/callback
+    POST /api/entered   the session of that login, in exchange for a cookie that is valid once, for a minute
     GET  /api/state?q=  agents, gateways, sources, and the tables that match the words
     POST /api/sync      {agent, connection, database, name}: capture a table
     *    /api/ask/PATH  a request of the gateway's API: configurations, positions, dumps, drains
@@ -12,6 +14,7 @@ no page of another site can do.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import threading
@@ -23,9 +26,11 @@ from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Header
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.model.oidc import LONGEST
+from tailorbird.web.dashboard.guard.http_oidc_login import BEGIN, CALLBACK, OidcLogin
 from tailorbird.web.dashboard.pages.http_panels import page_html, serve_assets
 from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path
 from tailorbird.web.fleet.view import (
@@ -41,7 +46,8 @@ from tailorbird.web.fleet.view import (
     tables_of,
 )
 
-SECONDS, MOST_SESSIONS, LONGEST_TOKEN = 12 * 3600, 1_000, 1_000
+SECONDS, MOST_SESSIONS = 12 * 3600, 1_000
+_ENTERED = "tailorbird-entered"
 Session = Annotated[str, Header(alias="X-Tailorbird-Session", max_length=100)]
 Json = Annotated[Any, Body()]
 
@@ -54,15 +60,15 @@ class FleetSessions:
         self._known: OrderedDict[str, tuple[float, FleetApi]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def enter(self, token: str) -> str:
-        """Return a new session. Raises the gateway's error if it does not accept the token."""
-        if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+    def enter(self, token: str, seconds: float = SECONDS) -> str:
+        """Return a new session of at most `seconds`. Raises the gateway's error if it does not accept the token."""
+        if not token or len(token) > LONGEST or not token.isascii() or not token.isprintable():
             raise UsageError("no token", "tailorbird fleet token issue NAME --role operate")
         api = self._make(token)
         api.ask("GET", "agents")
         session = secrets.token_urlsafe(32)
         with self._lock:
-            self._known[_digest(session)] = (self._now() + SECONDS, api)
+            self._known[_digest(session)] = (self._now() + min(seconds, SECONDS), api)
             while len(self._known) > MOST_SESSIONS:
                 self._known.popitem(last=False)
         return session
@@ -73,13 +79,15 @@ class FleetSessions:
         return api if ends > self._now() else None
 
 
-def serve_fleet_page(app: FastAPI, sessions: FleetSessions) -> None:
-    """Serve the page at `/`, its files, and its requests."""
+def serve_fleet_page(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin | None = None) -> None:
+    """Serve the page at `/`, its files, and its requests. With `oidc`, users can log in at an issuer."""
     serve_assets(app)
+    if oidc is not None:
+        _serve_login(app, sessions, oidc)
 
     @app.get("/", response_class=HTMLResponse)
     def page() -> HTMLResponse:
-        return page_html("fleet.html", "Fleet", {})
+        return page_html("fleet.html", "Fleet", {"oidc": oidc is not None})
 
     # not coroutines: each waits for the gateway in its own thread
     @app.post("/api/enter")
@@ -107,10 +115,48 @@ def serve_fleet_page(app: FastAPI, sessions: FleetSessions) -> None:
         return _answered(sessions, session, lambda api: api.ask(request.method, encoded, body))
 
 
+def _serve_login(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin) -> None:
+    """Serve the requests of a login at an issuer. The gateway receives the ID token, and so checks it, too."""
+    entered = OrderedDict[str, str]()  # sessions by the digest of the cookie
+
+    @app.get(BEGIN)
+    async def begin() -> Response:
+        try:
+            return await oidc.begin("/")
+        except TailorbirdError as error:
+            return _refused(error)
+
+    @app.get(CALLBACK)
+    async def callback(request: Request) -> Response:
+        try:
+            user, token, _ = await oidc.finish(request)
+            session = await asyncio.to_thread(sessions.enter, token, user.ends - time.time())
+        except TailorbirdError as error:
+            answer = _refused(error)
+        else:
+            ticket = secrets.token_urlsafe(32)
+            entered[_digest(ticket)] = session
+            while len(entered) > MOST_SESSIONS:
+                entered.popitem(last=False)
+            answer = RedirectResponse("/#entered", 303)
+            answer.set_cookie(_ENTERED, ticket, max_age=60, httponly=True, samesite="strict")
+        oidc.forget(answer)
+        return answer
+
+    @app.post("/api/entered")
+    async def taken(request: Request) -> Response:
+        session = entered.pop(_digest(request.cookies.get(_ENTERED, "")), None)
+        if session is None:
+            return _refused(UsageError("the login has ended", "log in again"))
+        answer = JSONResponse({"session": session})
+        answer.delete_cookie(_ENTERED, httponly=True, samesite="strict")
+        return answer
+
+
 def _answered(sessions: FleetSessions, session: str, ask: Callable[[FleetApi], Any]) -> Response:
     api = sessions.api(session)
     if api is None:
-        return JSONResponse({"error": "the session has ended", "hint": "enter your token again"}, 401)
+        return JSONResponse({"error": "the session has ended", "hint": "log in again"}, 401)
     try:
         return JSONResponse(ask(api))
     except TailorbirdError as error:

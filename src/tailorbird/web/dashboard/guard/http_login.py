@@ -1,4 +1,5 @@
-"""Require a login for all pages. A client without a session sees only the login page.
+"""Require a login for all pages, with a password or at an OpenID Connect issuer. Without a session a client sees only
+the login page.
 
 Sessions are kept in this process. They end with the process, after twelve hours, or at logout. The form contains a
 token that must match a cookie, in addition to the check of `SameOrigin`."""
@@ -19,7 +20,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cdc.model.errors import Retriable, TailorbirdError
 from tailorbird.web.dashboard.guard.http_guard import STRICT_POLICY
+from tailorbird.web.dashboard.guard.http_oidc_login import BEGIN, CALLBACK, OidcLogin
 from tailorbird.web.dashboard.guard.passwords import Attempts, is_right, safe_next
 
 SECONDS = 12 * 3600
@@ -28,13 +31,15 @@ _OPEN = {"/health"}
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Log in</title><link rel="stylesheet" href="/login.css"></head><body><main><h1>Log in</h1>
-<p role="alert">{why}</p><form method="post" action="/login">
+<p role="alert">{why}</p>{oidc}{form}</main></body></html>
+"""
+_OIDC = '<p><a href="{begin}?next={next}">Log in at {host}</a></p>'
+_FORM = """<form method="post" action="/login">
 <input type="hidden" name="token" value="{token}"><input type="hidden" name="next" value="{next}">
 <label>Name <input name="name" autocomplete="username" required maxlength="64"></label>
 <label>Password
 <input type="password" name="password" autocomplete="current-password" required maxlength="1024"></label>
-<button>Log in</button></form></main></body></html>
-"""
+<button>Log in</button></form>"""
 _LOGOUT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Log out</title><link rel="stylesheet" href="/login.css"></head>
 <body><main><h1>Log out</h1><form method="post" action="/logout"><button>Log out</button></form></main></body></html>
@@ -50,10 +55,14 @@ input, button { font: inherit; padding: 8px 10px; }
 
 
 class LoginWall:
-    """ASGI layer that requires a login. `users` gives hashes by name. `secure`: the server itself serves TLS."""
+    """ASGI layer that requires a login. `users` gives hashes by name; `oidc` logs in at `issuer` (a host name).
+    `secure`: browsers reach the server by TLS."""
 
-    def __init__(self, app: ASGIApp, users: Mapping[str, str], *, secure: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, users: Mapping[str, str], *, secure: bool, oidc: OidcLogin | None = None, issuer: str = ""
+    ) -> None:
         self._app, self._users, self._secure = app, users, secure
+        self._oidc, self._issuer = oidc, issuer
         self._sessions: OrderedDict[str, float] = OrderedDict()
         # of one address for one name, and for all names: a client at another address cannot lock a user out
         self._attempts, self._sprayed = Attempts(each=10), Attempts(each=100)
@@ -91,7 +100,9 @@ class LoginWall:
         if path == "/logout":
             return self._out(request)
         if path == "/login":
-            return await self._login(request) if request.method == "POST" else self._page(request)
+            return await self._login(request) if request.method == "POST" and self._users else self._page(request)
+        if self._oidc is not None and request.method == "GET" and path in (BEGIN, CALLBACK):
+            return await self._at_issuer(self._oidc, request)
         if known or path in _OPEN:
             return None
         if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
@@ -102,10 +113,26 @@ class LoginWall:
     def _page(self, request: Request, why: str = "", status: int = 200, wanted: str | None = None) -> Response:
         token = secrets.token_urlsafe(24)
         to = safe_next(request.query_params.get("next", "/") if wanted is None else wanted)
-        page = _PAGE.format(why=html.escape(why), token=token, next=html.escape(to))
+        form = _FORM.format(token=token, next=html.escape(to)) if self._users else ""
+        link = _OIDC.format(begin=BEGIN, next=quote(to, safe=""), host=html.escape(self._issuer)) if self._oidc else ""
+        page = _PAGE.format(why=html.escape(why), oidc=link, form=form)
         policy = STRICT_POLICY.replace("form-action 'none'", "form-action 'self'")
         answer = HTMLResponse(page, status, {"Content-Security-Policy": policy, "Cache-Control": "no-store"})
         answer.set_cookie(self._form, token, max_age=3600, httponly=True, samesite="strict", secure=self._secure)
+        return answer
+
+    async def _at_issuer(self, oidc: OidcLogin, request: Request) -> Response:
+        """Begin or finish a login at the issuer."""
+        try:
+            if request.url.path == BEGIN:
+                return await oidc.begin(safe_next(request.query_params.get("next", "/")))
+            _, _, to = await oidc.finish(request)
+        except TailorbirdError as error:
+            status = 503 if isinstance(error, Retriable) else 403
+            answer = self._page(request, f"The login failed: {error.message}.", status, "/")
+        else:
+            answer = self._in(safe_next(to))
+        oidc.forget(answer)
         return answer
 
     async def _login(self, request: Request) -> Response:

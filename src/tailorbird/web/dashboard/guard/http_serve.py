@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
@@ -22,6 +23,7 @@ from tailorbird.operate.probes.tcp_probe import port_is_free
 from tailorbird.web.dashboard.guard.access import ANYBODY, Access
 from tailorbird.web.dashboard.guard.http_guard import SameOrigin, StrictHeaders
 from tailorbird.web.dashboard.guard.http_login import LoginWall
+from tailorbird.web.dashboard.guard.http_oidc_login import OidcLogin
 
 # a TLS connection needs 0.1 MB; a browser opens six
 LIMITS = ConnectionLimits(most=1000, idle_each=200, idle=10.0)
@@ -56,7 +58,7 @@ def serve_pages(
         """Answer `/health` like every Tailorbird process. The page itself shows whether servers are available."""
         return {"status": "moving", "reason": f"serves {url}"}
 
-    guard(app, host=host, access=access)
+    guard(app, host=host, access=access, url=url.rstrip("/"))
     # uvicorn stops cleanly on these and then raises them again, which would end the process as a failure
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
@@ -87,10 +89,19 @@ def serve_pages(
     log.info(f"{what} stopped", **reported)
 
 
-def guard(app: FastAPI, *, host: str, access: Access) -> None:
-    """Add the layers around all pages: host names, headers, origins and the login, from the outside in."""
-    if access.users:
-        app.add_middleware(LoginWall, users=access.users, secure=access.secure)
+def guard(app: FastAPI, *, host: str, access: Access, url: str = "") -> None:
+    """Add the layers around all pages: host names, headers, origins and the login, from the outside in.
+
+    `url` is the address of the server, for an issuer that leads browsers back."""
+    oidc = None
+    if access.oidc is not None:
+        from cdc.process.http_oidc import OidcIssuer
+
+        oidc = OidcLogin(OidcIssuer(access.oidc), access.oidc.url or url)
+    if access.users or oidc is not None:
+        issuer = urlsplit(access.oidc.issuer).hostname or "" if access.oidc is not None else ""
+        secure = access.secure or (oidc is not None and oidc.secure)
+        app.add_middleware(LoginWall, users=access.users, secure=secure, oidc=oidc, issuer=issuer)
     app.add_middleware(SameOrigin)
     if is_loopback(host):
         # another site's page must not reach a private server through a DNS name that it points to this address

@@ -76,6 +76,17 @@ async function enter(event) {
   }
 }
 
+// The issuer's login has led back here: fetch its session.
+async function entered() {
+  history.replaceState(null, "", "/");
+  try {
+    const { session } = await send("POST", "/api/entered");
+    sessionStorage.setItem(SESSION, session);
+  } catch (error) {
+    say(error.message);
+  }
+}
+
 // Refresh loop
 
 async function refresh() {
@@ -320,4 +331,6 @@ $("search").elements.q.addEventListener("input", (event) => {
   }, 250);
 });
 $("search").addEventListener("submit", (event) => event.preventDefault());
+$("oidc").hidden = !JSON.parse($("data").textContent).oidc;
+if (location.hash === "#entered") await entered();
 keep();

@@ -1,0 +1,169 @@
+"""Client of an OpenID Connect issuer: its keys, its login page, and ID tokens. It needs joserfc, which not every
+process has.
+
+It follows no redirects, and reads at most a mebibyte of an answer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from cdc.model.errors import Retriable, UsageError
+from cdc.model.oidc import ALGORITHMS, LONGEST, OidcRefused, OidcSettings, OidcUser, user_of
+from cdc.topology.reader_oidc import read_oidc
+
+_TIMEOUT, _LONGEST_ANSWER = 10.0, 1024 * 1024
+_AGAIN, _FRESH = 30.0, 3600.0  # seconds between two requests for keys: for an unknown one, and for revoked ones
+
+
+def load_oidc(file: Path) -> OidcSettings:
+    """Return the settings in a file. Raises UsageError or TopologyError (exit 2) if it is not valid or not private."""
+    try:
+        if file.stat().st_mode & 0o077:
+            raise UsageError(f"{file} is accessible to other users", f"chmod 600 {file}")
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UsageError(f"{file}: {why}", "--oidc FILE as in docs/security.md") from error
+    return read_oidc(
+        text, file=str(file), environ=os.environ, content=lambda path: file.parent.joinpath(path).read_text().rstrip()
+    )
+
+
+class OidcIssuer:
+    """An issuer. Thread-safe. Methods raise Retriable while it is unavailable."""
+
+    def __init__(self, settings: OidcSettings, now: Callable[[], float] = time.time) -> None:
+        self.settings, self._now = settings, now
+        self._lock = threading.Lock()
+        self._metadata: Mapping[str, str] | None = None
+        self._keys: KeySet | None = None
+        self._asked = 0.0
+        try:
+            context = ssl.create_default_context(cafile=settings.ca or None)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"{settings.ca}: {error}", "`ca:` with a file of certificates (PEM)") from error
+        self._open = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context)).open
+
+    def login_url(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
+        """Return the address of the login page. `verifier` is the secret of PKCE, of which only the hash is sent."""
+        digest = hashlib.sha256(verifier.encode()).digest()
+        query = {
+            "response_type": "code", "client_id": self.settings.client_id, "redirect_uri": redirect,
+            "scope": "openid profile email", "state": state, "nonce": nonce, "code_challenge_method": "S256",
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        }  # fmt: skip
+        endpoint = self._endpoint("authorization_endpoint")
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urllib.parse.urlencode(query)}"
+
+    def exchange(self, code: str, verifier: str, redirect: str) -> str:
+        """Return the ID token for a code that the browser brought. Raises OidcRefused for an invalid code."""
+        form = {
+            "grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier,
+            "client_id": self.settings.client_id,
+        }  # fmt: skip
+        request = urllib.request.Request(self._endpoint("token_endpoint"), urllib.parse.urlencode(form).encode())
+        if self.settings.client_secret:
+            names = (self.settings.client_id, self.settings.client_secret)
+            pair = ":".join(urllib.parse.quote(one, safe="") for one in names)
+            request.add_header("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}")
+        found = self._json(request).get("id_token")
+        if not isinstance(found, str):
+            raise OidcRefused("the issuer returned no ID token")
+        return found
+
+    def verified(self, token: str, nonce: str | None = None) -> OidcUser:
+        """Return the user of an ID token. Raises OidcRefused if it is not valid. `nonce` is that of the login."""
+        if len(token) > LONGEST:
+            raise OidcRefused("the token is too long")
+        try:
+            try:
+                found = jwt.decode(token, self._known(), algorithms=list(ALGORITHMS))
+            except (JoseError, ValueError):  # perhaps of a newer key
+                if not self._renew():
+                    raise
+                found = jwt.decode(token, self._known(), algorithms=list(ALGORITHMS))
+        except (JoseError, ValueError, TypeError) as error:
+            raise OidcRefused(f"the token is not signed by the issuer ({type(error).__name__})") from error
+        if str(found.header.get("typ", "JWT")).upper() != "JWT":
+            raise OidcRefused("the token is not an ID token")
+        return user_of(found.claims, self.settings, self._now(), nonce)
+
+    def _known(self) -> KeySet:
+        with self._lock:
+            if self._keys is None or self._now() - self._asked > _FRESH:
+                self._fetch_keys()
+            assert self._keys is not None
+            return self._keys
+
+    def _renew(self) -> bool:
+        """Fetch the keys again, unless that was done a short time ago. Return whether they were fetched."""
+        with self._lock:
+            if self._now() - self._asked < _AGAIN:
+                return False
+            self._fetch_keys()
+            return True
+
+    def _fetch_keys(self) -> None:
+        found = self._json(urllib.request.Request(self._endpoint("jwks_uri")))
+        try:
+            self._keys = KeySet.import_key_set({"keys": [one for one in found["keys"] if one.get("kty") != "oct"]})
+        except (JoseError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Retriable(f"{self.settings.issuer}: its keys cannot be read: {error}") from error
+        self._asked = self._now()
+
+    def _endpoint(self, name: str) -> str:
+        if self._metadata is None:
+            url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+            found = self._json(urllib.request.Request(url))
+            if found.get("issuer") != self.settings.issuer:
+                self._wrong(f"it names itself {str(found.get('issuer'))[:200]!r}")
+            if "S256" not in found.get("code_challenge_methods_supported", ["S256"]):
+                self._wrong("it does not support PKCE with S256")
+            self._metadata = found
+        endpoint = self._metadata.get(name)
+        secure = ("https://",) if self.settings.issuer.startswith("https://") else ("https://", "http://")
+        if not isinstance(endpoint, str) or not endpoint.startswith(secure):
+            self._wrong(f"its {name} is not an https URL")
+        return endpoint
+
+    def _wrong(self, why: str) -> NoReturn:
+        raise UsageError(f"{self.settings.issuer}: {why}", "correct `issuer:`, or the issuer's own settings")
+
+    def _json(self, request: urllib.request.Request) -> Any:
+        try:
+            with self._open(request, timeout=_TIMEOUT) as answer:
+                content = answer.read(_LONGEST_ANSWER + 1)
+            found = json.loads(content) if len(content) <= _LONGEST_ANSWER else None
+        except urllib.error.HTTPError as error:
+            if error.code in (400, 401, 403) and request.data is not None:
+                raise OidcRefused(f"the issuer refused the login (HTTP {error.code})") from error
+            raise Retriable(f"{self.settings.issuer}: HTTP {error.code}", "is the issuer available?") from error
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", error)
+            raise Retriable(f"{self.settings.issuer}: {why}", "is the issuer available?") from error
+        if not isinstance(found, dict):
+            raise Retriable(f"{self.settings.issuer}: the answer is not a JSON object of at most 1 MiB")
+        return found
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Answers a redirect as an error, so that no secret goes to another address."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
