@@ -174,8 +174,8 @@ class DeadLetterList:
             try:
                 self._settle(reported, record.at_ms)
             except MALFORMED as error:
-                place = dead_letter_topic(self._topology), record.offset
-                ignored(*place, error, reported, record.partition)
+                topic = dead_letter_topic(self._topology)
+                ignored(topic, record.offset, error, reported, record.partition)
             return
         dead_letter = dead_letter_of(self._topology, record)
         place = dead_letter.stage, dead_letter.of
