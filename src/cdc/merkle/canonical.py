@@ -57,8 +57,9 @@ _DIGITS = re.compile(r"^(?:datetime|timestamp|time)\((\d)\)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Text form of the values of one column within a row's text. `digits` is the number of fractional digits, if
-    any."""
+    """Text form of the values of one column within a row's text. `digits` is the number of fractional digits, if any.
+
+    `default` is the value in rows that lack the column, if `default_known`."""
 
     name: str
     kind: FormKind

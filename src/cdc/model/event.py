@@ -71,7 +71,8 @@ class ChangeEvent:
     """One row change: (c)reated, (u)pdated, (d)eleted, (r)ead by a snapshot; or a (t)runcated table.
 
     `before` is None for c and r, `after` for d; both for t. Rows map column name → canonical value (`cdc.model.types`).
-    An absent column was not logged, which is not the same as NULL. `ts_ms` is when the event was published.
+    An absent column was not logged, which is not the same as NULL. `ts_ms` is when the event was published, in
+    milliseconds since 1970.
     """
 
     op: Op

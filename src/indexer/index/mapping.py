@@ -334,7 +334,7 @@ def fitted(value: Value | list[Value], type_: str, many: bool) -> Value | list[V
 
 
 def tombstone(change: RowChange) -> Document:
-    """Return the document that replaces a deleted row: its key, and the version below which Solr rejects writes."""
+    """Return the document that replaces a deleted row: its key, and the version that a later document must exceed."""
     return {fields.UNIQUE_KEY: document_id(change.row), fields.FENCE: change.version}
 
 

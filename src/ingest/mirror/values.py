@@ -158,8 +158,9 @@ def day(value: Any) -> str:
 
 
 def moment(scale: int) -> Read:
-    """Return a function that converts a timestamp: a number of 1/(1000 · scale) s since 1970, or a text (default:
-    UTC)."""
+    """Return a function that converts a timestamp: a number of 1/(1000 · scale) s since 1970, or a text (default: UTC).
+
+    The function raises Unrepresentable for a value that is no timestamp."""
 
     def read(value: Any) -> str:
         try:

@@ -166,7 +166,7 @@ def withdraw(
 ) -> list[TableName]:
     """Remove tables from Tailorbird's own publication, so that statements of the application work again.
 
-    Returns the tables that were removed.
+    Returns the tables that were removed. Empty if the publication is the operator's.
     """
     named = [] if source.publication_name or not found.owned else sorted(set(unwanted) & set(found.entries))
     for schema, table in named:

@@ -64,7 +64,7 @@ class RefusedRows:
         self.reported[table, column] = self.reported.get((table, column), 0) + 1
 
     def take_reported(self) -> dict[tuple[str, str], int]:
-        """Return the counts since the last call, by table and column."""
+        """Return how many values were published in another form since the last call, by table and column."""
         reported, self.reported = self.reported, {}
         return reported
 

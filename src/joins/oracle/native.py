@@ -58,8 +58,8 @@ _CONDITIONS: Mapping[str, Callable[[Sequence[LogicalType]], bool]] = {
 
 
 def alike(types: list[LogicalType]) -> bool:
-    """Return whether DuckDB compares values of these types like the join. It does so for one sortable type, integers of any
-    width, texts, and dates with time. NULL is ignored."""
+    """Return whether DuckDB compares values of these types like the join. It does so for one sortable type, integers of
+    any width, texts, and dates with time. NULL is ignored."""
     kinds = {type_ for type_ in types if type_ != NULL}
     if not kinds or not all(map(ordered, kinds)):
         return False

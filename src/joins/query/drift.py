@@ -44,8 +44,9 @@ def _as_it_came(column: Column, versions: Sequence[TableSchema]) -> Column:
 
 
 def default_of(schema: TableSchema, name: str) -> Canonical:
-    """Return the value that a column has in rows older than the column. None if it was dropped or the default is
-    unknown."""
+    """Return the value that a column has in rows older than the column.
+
+    None if the column was dropped, or its default is unknown or does not fit its present type."""
     column = next((one for one in schema.columns if one.name == name), None)
     if column is None or not column.default_known:
         return None

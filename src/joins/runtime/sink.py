@@ -197,7 +197,9 @@ def dead_letter(refused: RefusedRecord, table: str, batch: int) -> tuple[bytes, 
 
 
 def next_timestamp(now_ms: int, last: int) -> int:
-    """Return the timestamp for a new batch: the current time, or later than every put of the batch before."""
+    """Return the timestamp (ms) for a new batch or barrier: the current time, but at least `last` + 2.
+
+    `last` is the greatest timestamp of earlier ones, so the new one is later than all their puts."""
     return max(now_ms, last + 2)
 
 

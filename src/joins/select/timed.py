@@ -85,7 +85,8 @@ def _moment(node: exp.Expr) -> tuple[exp.Column, int] | None:
 
 
 def micros_of(interval: exp.Interval) -> int:
-    """Return the length of an INTERVAL in microseconds. Raises Unsupported if it has no fixed length, as a month."""
+    """Return the length of an INTERVAL in microseconds. Raises Unsupported if it has no fixed length, as a month, or
+    exceeds ten years."""
     written = interval.this
     sign = -1 if isinstance(written, exp.Neg) else 1
     number = written.this if isinstance(written, exp.Neg) else written

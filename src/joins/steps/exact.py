@@ -111,7 +111,9 @@ def part_of(number: Exact, count: int, type_: LogicalType) -> bytes | None:
 
 
 def fitting(number: Fraction, type_: LogicalType) -> bytes | None:
-    """Return a number as JSON text of a type; decimals are rounded half up. None if it does not fit the type."""
+    """Return a number as JSON text of a type. Decimals are rounded half up, whole numbers are truncated towards zero.
+
+    None if the number does not fit the type."""
     if type_.kind == "decimal":
         return decimal_text(number, type_)
     if type_.kind.startswith("float"):

@@ -67,8 +67,8 @@ def take_short(data: bytes, at: int) -> tuple[bytes, int]:
 def variable_unsigned(data: Buffer, at: int) -> tuple[int, int]:
     """Read an unsigned integer of MySQL's serialization library. Returns the value and the offset after it.
 
-    The number of trailing one bits in the first byte is the number of further bytes. Raises ValueError if it is longer
-    than the data.
+    The number of trailing one bits in the first byte is the number of further bytes. Raises ValueError if the data ends
+    before the last of up to seven further bytes.
     """
     first = data[at]
     extra = 0

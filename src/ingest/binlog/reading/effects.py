@@ -68,7 +68,7 @@ class StatementTokens:
         return text if quoted else text.upper()
 
     def take(self, *words: str) -> bool:
-        """Consume the words if they are next, in this order."""
+        """Consume the words if they are next, in this order. Return whether they were."""
         found = self._tokens[self._at : self._at + len(words)]
         if [text.upper() for text, quoted in found if not quoted] != list(words):
             return False

@@ -141,7 +141,7 @@ class Stack:
                 self._stop([service], progress)
 
     def kill(self, service: ServiceName) -> None:
-        """Send SIGKILL to one service, like a power failure, and wait until it has ended.
+        """Send SIGKILL to one service, like a power failure, and wait until it has ended, at most ten seconds.
 
         Raises UsageError if it does not run."""
         running = running_services(self.settings.home).get(service)

@@ -67,7 +67,8 @@ def read_facets(board: FitBoard, chosen: Selection, response: Mapping[str, Any])
 
 
 def whole(number: Any) -> int | None:
-    """Convert a metric of Solr to a whole number. It is absent, or not finite, if no row matches."""
+    """Convert a metric of Solr to a whole number. None if the metric is absent or not finite (no row matches), or is
+    10^18 or more."""
     return int(number) if isinstance(number, int | float) and number == number and abs(number) < 1e18 else None
 
 

@@ -35,7 +35,7 @@ class Rates:
                 seen.popleft()
 
     def reported(self) -> dict[str, float]:
-        """Return the rate per second of each counter that was observed long enough."""
+        """Return the rate per second of each counter that was observed for at least `LEAST` seconds."""
         spans = {name: (seen[0], seen[-1]) for name, seen in self._seen.items() if seen}
         return {
             name: (last - first) / (until - since)

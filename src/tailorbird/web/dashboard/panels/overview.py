@@ -98,7 +98,10 @@ def _troubles(topology: Topology, seen: FlowState) -> list[str]:
 
 
 def sentence(parts: Sequence[PartStatus]) -> str:
-    """Return the problems and remedies, in the order of the data flow, or that everything runs."""
+    """Return the sentence about problems: the first part without progress, its reason and its remedy.
+
+    "First" is in the order of the data flow. Up to three further such parts are only named. Without problems, the
+    sentence says that all processes on this machine make progress, or that none runs here."""
     wrong = [one for one in parts if not one.moves]
     if wrong:
         first = wrong[0]
