@@ -195,7 +195,7 @@ tables:
         """Delete a table's topic, as by mistake."""
         source = "crm" if table == "customers" else "shop"
         topic = change_topic(self.name, TableId(source=source, database=self.name, table=table))
-        admin = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers})
+        admin = AdminClient(self.topology.log.brokers.librdkafka())
         admin.delete_topics([topic])[topic].result(30)
 
     def dead_letters(self) -> int:

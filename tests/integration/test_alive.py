@@ -1,6 +1,6 @@
 """Start, change and repair a topology during live traffic on real servers; HBase and Solr equal the sources.
 
-The first start and the steps that follow run on one pipeline, as in production.
+One pipeline runs through all steps, as in production. Its Kafka requires a password, which must not be leaked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import pytest
 from ingest.capture.signals import signal_value
 from ingest.log.kafka_signals import send
 from tests.integration.alive import LivePipeline
+from tests.support.leaks import in_secret_files_only, not_on_command_lines
+from tests.support.secured_kafka import SecuredKafka, log_of
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -20,9 +22,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 FAST, SLOW = 600.0, 150.0  # changes per second
 
 
-def begun(folder: Path, *, orders: int, mode: str = "initial") -> LivePipeline:
+def begun(folder: Path, *, orders: int, mode: str = "initial", log: str = "") -> LivePipeline:
     """A pipeline whose snapshot starts during 600 changes per second; when its joins start, the traffic slows down."""
-    one = LivePipeline(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, mode=mode)
+    one = LivePipeline(f"alive_{folder.stat().st_mtime_ns}", folder, orders=orders, mode=mode, log=log)
     with one.traffic(FAST) as more:
         more(600)
         one.pipeline.start()
@@ -35,8 +37,12 @@ def begun(folder: Path, *, orders: int, mode: str = "initial") -> LivePipeline:
 
 
 @pytest.fixture(scope="module")
-def alive(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePipeline]:
-    one = begun(tmp_path_factory.mktemp("alive"), orders=4_500)  # more than one chunk of a snapshot
+def alive(
+    stack: object, secured_kafka_broker: SecuredKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LivePipeline]:
+    folder = tmp_path_factory.mktemp("alive")
+    # more than one chunk of a snapshot
+    one = begun(folder, orders=4_500, log=log_of(secured_kafka_broker, folder))
     yield one
     one.close()
 
@@ -122,3 +128,12 @@ def test_a_topic_is_deleted_and_recovered(alive: LivePipeline) -> None:
         alive.joined("--rebuild")
         more(300)
     assert alive.settled() == {}
+
+
+def test_the_password_of_kafka_is_not_leaked(alive: LivePipeline) -> None:
+    """It is on no command line, in no log, plan or checkpoint: only in the topology's file for it and in one that only
+    its owner can read.
+    """
+    not_on_command_lines(alive.file)
+    alive.pipeline.stop()
+    in_secret_files_only(alive.folder)

@@ -1,4 +1,7 @@
-"""A whole pipeline over a Kafka with SASL_SSL on real servers, and a check that its password does not leak."""
+"""Clients of a Kafka with SASL_SSL, and their errors when it refuses them.
+
+A whole pipeline over it: test_alive.py.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,10 @@ from kafka.errors import KafkaError
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
 from joins.engine.file_secrets import java_properties
 from tailorbird.operate.probes.kafka_probe import kafka_problem
-from tests.integration.alive import LivePipeline
-from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
+from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, log_of
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
-SLOW = 100.0
 
 
 @pytest.fixture(scope="module")
@@ -33,55 +34,33 @@ def kafka(secured_kafka_broker: SecuredKafka) -> SecuredKafka:
     return secured_kafka_broker
 
 
-def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:
-    """Return the `log:` section of a topology whose password is in a separate file."""
-    (folder / "password").write_text(f"{password}\n", encoding="utf-8")
-    return (
-        f"{{bootstrap_servers: '{kafka.address}', security: {{protocol: SASL_SSL, mechanism: PLAIN, username: {USER},"
-        f" password: '${{file:password}}', ca_file: {kafka.ca_file}}}}}"
-    )
-
-
-def test_capture_joins_and_index_over_secured_links(
-    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    """During live traffic HBase and Solr equal the sources. The password is on no command line, in
-    no log, plan or checkpoint: only in the topology's file and in one that only its owner can read.
-    """
-    one = LivePipeline(unique("secured"), tmp_path, orders=500, log=log_of(kafka, tmp_path))
-    try:
-        with one.traffic(SLOW) as more:
-            one.pipeline.start()
-            one.must_join()
-            more(100)
-        assert one.settled() == {}
-        spoken = command_lines()
-        assert any(str(one.file) in line for line in spoken), "the pipeline's processes are not among them"
-        assert not [line for line in spoken if "s3cret" in line]
-    finally:
-        one.close()
-    # the one part of the password that no escaping changes
-    found = {path for path in tmp_path.rglob("*") if path.is_file() and holds(path, b"s3cret")}
-    assert tmp_path / "password" in found
-    others = found - {tmp_path / "password"}
-    assert {path.parent for path in others} == {tmp_path / "secrets"}, "not only where Java's clients read it"
-    assert {path.stat().st_mode & 0o777 for path in others} == {0o600}
+OTHER_CA = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
 
 
 @pytest.mark.parametrize(("password", "trusted"), [("wrong", True), (PASSWORD, False)], ids=["password", "certificate"])
-def test_a_refused_connection_is_reported_in_one_line(
-    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, password: str, trusted: bool
-) -> None:
-    """`doctor` and the capture report it. The capture names `log.security` and waits, because the brokers may be
-    corrected, too.
-    """
-    ca_file = kafka.ca_file if trusted else Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+def test_a_refused_connection_is_named(kafka: SecuredKafka, password: str, trusted: bool) -> None:
+    """`doctor` names `log.security`, for a wrong password and for a certificate that is not trusted."""
+    ca_file = kafka.ca_file if trusted else OTHER_CA
     security = KafkaSecurity(
         protocol="SASL_SSL", mechanism="PLAIN", username=USER, password=password, ca_file=str(ca_file)
     )
     said = kafka_problem(Brokers(kafka.address, security))
     assert said.startswith("log.security: "), said
     assert password not in said
+
+
+@pytest.mark.parametrize(
+    ("password", "trusted"),
+    [
+        pytest.param("wrong", True, id="password"),
+        pytest.param(PASSWORD, False, id="certificate", marks=pytest.mark.matrix),  # named by the test above
+    ],
+)
+def test_a_refused_connection_is_reported_in_one_line(
+    kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path, password: str, trusted: bool
+) -> None:
+    """The capture names `log.security` and waits, because the brokers may be corrected, too."""
+    ca_file = kafka.ca_file if trusted else OTHER_CA
     name = unique("refused")
     file = tmp_path / "t.yml"
     log = log_of(kafka, tmp_path, password).replace(str(kafka.ca_file), str(ca_file))
@@ -171,23 +150,3 @@ def test_a_missing_certificate_file_is_reported() -> None:
     """librdkafka refuses to create a client at all; this also causes no traceback."""
     security = KafkaSecurity(protocol="SSL", ca_file="/nowhere/ca.pem")
     assert "ssl.ca.location" in kafka_problem(Brokers("127.0.0.1:1", security))
-
-
-def command_lines() -> list[str]:
-    """Return the command lines of every process of this machine."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:  # it has exited
-            continue
-    return found
-
-
-def holds(file: Path, needle: bytes) -> bool:
-    """Return whether a file contains a text, with one or two bytes per character."""
-    try:
-        content = file.read_bytes()
-    except OSError:  # a file of a process that has just exited
-        return False
-    return needle in content or needle.decode().encode("utf-16-le") in content

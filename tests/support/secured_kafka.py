@@ -123,6 +123,15 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         stack.down(purge=True)
 
 
+def log_of(kafka: SecuredKafka, folder: Path, password: str = PASSWORD) -> str:
+    """Return the `log:` section of a topology whose password is in a separate file."""
+    (folder / "password").write_text(f"{password}\n", encoding="utf-8")
+    return (
+        f"{{bootstrap_servers: '{kafka.address}', security: {{protocol: SASL_SSL, mechanism: PLAIN, username: {USER},"
+        f" password: '${{file:password}}', ca_file: {kafka.ca_file}}}}}"
+    )
+
+
 class _Secured(Stack):
     """The local stack's broker with more listeners: if a key is given twice, Java takes the last value."""
 
