@@ -193,6 +193,7 @@ def capture(
                     poll(
                         topology, source, source.poll, opened,
                         observer=reports, stopped=stopped, wait=wait, signals=signals,
+                        progress=reports.polling,
                     )  # fmt: skip
                 else:
                     _follow_log(topology, source, opened, signals, reports, stopped, begin)

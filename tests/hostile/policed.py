@@ -46,7 +46,9 @@ class PolicedCapture(LiveCapture):
         number = 7000 + threading.get_native_id() % 50_000
         value = {"agents": ["a1"], "connection": "db", "database": self.database, "server_id": number}
         value["unrepresentable"] = self.unrepresentable
-        asked = {"tables": {name: {} for name in self.tables}} if self.tables else {"filter_policy": "accept"}
+        asked: dict[str, Any] = (
+            {"tables": {name: {} for name in self.tables}} if self.tables else {"filter_policy": "accept"}
+        )
         spec = spec_of({**value, **asked}, "live", "s")
         return narrowed(policy, spec, source_of(spec, "live", "s"), condition).source
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
 from cdc.model.naming import history_topic
-from tests.hostile.policed import PolicedCapture, leaked, policed
+from tests.hostile.policed import PolicedCapture, leaked, policed, policy_text
 from tests.ingest.binlog.binlog_servers import Server, start
+from tests.support.commands import tailorbird
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 POLICY = "{customers: {mask: {email: redact}, ignored_columns: [pin, level]}}"
@@ -230,6 +232,30 @@ def test_every_table_leaves_except_for_the_exceptions(server: Server) -> None:
     every = ("default", "label", "stranger")
     assert not leaked(capture.sent(), [*SECRETS, *(f"{name}SECRET{number}" for name in every for number in range(6))])
     assert b"wages" not in capture.sent().lower()
+
+
+def test_the_check_shows_what_leaves(server: Server, tmp_path: Path) -> None:
+    """`tailorbird agent policy check` reads the names on the server, and judges a request without it."""
+    exceptions, options = "{users: {ignored_columns: [mail]}, wages: , misspelt: {}}", "filter_policy: accept"
+    capture = policed(server, "checked", exceptions, options=options)
+    capture.sql(
+        "CREATE TABLE users (id INT PRIMARY KEY, Mail VARCHAR(9))", "CREATE TABLE wages (id INT PRIMARY KEY)",
+        "CREATE TABLE new (id INT PRIMARY KEY)",
+    )  # fmt: skip
+    policy, request = tmp_path / "policy.yml", tmp_path / "request.json"
+    policy.write_text(policy_text(server, exceptions, "checked", options))
+    done = tailorbird("agent", "policy", "check", "--policy", str(policy), "--json")
+    assert done.returncode == 0, done.stderr
+    found = {one["table"]: one for one in map(orjson.loads, done.stdout.splitlines())}
+    assert {name: one["leaves"] for name, one in found.items()} == {
+        "checked.misspelt": False, "checked.new": True, "checked.users": True, "checked.wages": False,
+    }  # fmt: skip
+    assert (found["checked.users"]["plain"], found["checked.users"]["hidden"]) == (["id"], ["Mail"])
+    base = {"agents": ["a1"], "connection": "db", "database": "checked"}
+    for table, code, why in (("wages", 1, "table checked.wages may not leave db"), ("new", 0, "accepted")):
+        request.write_bytes(orjson.dumps({**base, "tables": {table: {}}}))
+        done = tailorbird("agent", "policy", "check", "--policy", str(policy), "--request", str(request))
+        assert (done.returncode, why in done.stdout) == (code, True), done.stdout + done.stderr
 
 
 @pytest.mark.matrix

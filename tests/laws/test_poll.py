@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from cdc.model.errors import Fatal, Retriable
 from cdc.model.naming import change_topic, schemas_topic
+from cdc.model.polling import Poll, PollMode
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import Canonical
-from cdc.topology.topology import Poll, PollMode
 from ingest.capture.signals import Signal, Signals
 from ingest.events.log_events import Image
 from ingest.log.memory_log import Broker, MemoryLog

@@ -15,9 +15,10 @@ from unittest.mock import patch
 import orjson
 
 from cdc.model.naming import TRUNCATE_KEY, change_topic, schemas_topic
+from cdc.model.polling import Poll
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
-from cdc.topology.topology import Poll, Source, Topology
+from cdc.topology.topology import Source, Topology
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signal, signal_of
 from ingest.log.memory_log import Broker, MemoryLog

@@ -9,8 +9,9 @@ import pytest
 
 from cdc.model.errors import Skippable
 from cdc.model.filters import TableRule
+from cdc.model.polling import Poll
 from cdc.model.schema import Column, TableId, TableSchema
-from cdc.topology.topology import Poll, Source
+from cdc.topology.topology import Source
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition
 from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables

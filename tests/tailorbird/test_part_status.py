@@ -52,6 +52,15 @@ def test_all_that_moves_is_well() -> None:
     ]
 
 
+def test_an_alarm_of_a_polled_source_is_not_well() -> None:
+    """The process runs, and `status` ends with an error as long as the alarm is on."""
+    why = "main.t: at least 5 rows wait (alarm_backlog: 4)"
+    found = statuses(ALL, {**MOVING, "alarm": why})["capture s"]
+    assert (found.state, found.moves) == ("moving", False)
+    assert lines_of(found) == [f"moving     capture s (for 5 s): processes its input, alarm {why}"]
+    assert statuses(ALL, MOVING)["capture s"].moves
+
+
 @pytest.mark.parametrize(
     ("one", "health", "state", "reported"),
     [

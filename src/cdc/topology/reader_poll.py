@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 
 from cdc.model.filters import TableRule
+from cdc.model.polling import BACKLOG_LIMIT, Poll, PollAlarms, PollMode
 from cdc.model.schema import TableId
-from cdc.topology.topology import Poll, PollMode
 from cdc.topology.values import Section, Value
 
 
@@ -21,7 +21,23 @@ def read_poll(s: Section) -> Poll:
         limit=s.take("limit", lambda v: v.number(1, 100_000), 1000),
         interval=s.take("interval", _interval, 1.0),
         lag=s.take("lag", _lag, 10.0) if mode == "updated_at" else 0.0,
+        alarms=_alarms(s, mode),
     )
+
+
+def _alarms(s: Section, mode: PollMode) -> PollAlarms:
+    """Read the thresholds of alarms. A backlog is counted up to `BACKLOG_LIMIT` rows."""
+    seconds: float | None = None
+    rows: int | None = None
+    return PollAlarms(
+        since_success=s.take("alarm_since_success", Value.duration, seconds),
+        backlog=s.take("alarm_backlog", lambda v: v.number(0, BACKLOG_LIMIT - 1), rows),
+        behind=s.take("alarm_behind", Value.duration if mode == "updated_at" else _numbers, seconds),
+    )
+
+
+def _numbers(value: Value) -> float:
+    return float(value.number(0, 2**63 - 1))
 
 
 def read_url(value: Value) -> str:

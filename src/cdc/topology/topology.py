@@ -11,6 +11,7 @@ from cdc.model.brokers import Brokers, KafkaSecurity
 from cdc.model.errors import TopologyError
 from cdc.model.escapes import meanings
 from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
+from cdc.model.polling import Poll
 from cdc.model.schema import TableId
 from cdc.model.tls import TLS_IF_OFFERED, Tls, is_loopback
 from cdc.stored.foreign import ForeignTable
@@ -21,29 +22,11 @@ SnapshotMode = Literal["initial", "never"]
 SinkKind = Literal["hbase", "kafka"]
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
-PollMode = Literal["updated_at", "feed"]
 TopicForm = Literal["debezium", "maxwell", "upsert"]
 Decimals = Literal["string", "precise"]
 PositionLostAction = Literal["auto", "fail", "resnapshot"]
 Isolation = Literal["shared", "process"]
 CheckStage = Literal["log", "table", "index"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Poll:
-    """Polling of a source: the column (`cursor`), the number of rows per query (`limit`), and the `interval` in
-    seconds.
-
-    `mode` says what the column contains. `updated_at`: a timestamp that is set whenever a row changes. Rows younger
-    than `lag` seconds are read again at each poll, so that transactions of that duration are not missed. `feed`: an
-    increasing number, unique per row, that is assigned after the commit.
-    """
-
-    cursor: str
-    mode: PollMode
-    limit: int
-    interval: float
-    lag: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

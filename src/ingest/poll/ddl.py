@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cdc.model.errors import UsageError
+from cdc.model.polling import Poll
 from cdc.model.schema import TableId, TableSchema
-from cdc.topology.topology import Poll, Source
+from cdc.topology.topology import Source
 
 Dialect = str
 DIALECTS = ("mysql", "mariadb", "postgresql", "sqlite")

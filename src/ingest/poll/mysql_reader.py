@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc.model.errors import UsageError
+from cdc.model.polling import Poll
 from cdc.model.schema import TableId, TableSchema
-from cdc.topology.topology import Poll, Source
+from cdc.topology.topology import Source
 from ingest.events.log_events import Image
 from ingest.events.values import FromText, from_text, select_expression
 from ingest.mysql.mysql_connection import Connection, query, translated

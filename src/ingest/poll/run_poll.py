@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from prometheus_client import Gauge
 
 from cdc.model.extras import extras_named
+from cdc.model.polling import Poll
 from cdc.model.schema import TableId
-from cdc.topology.topology import Poll, Source, Topology
+from cdc.topology.topology import Source, Topology
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
 from ingest.mysql.mysql_connection import connected
@@ -20,6 +21,7 @@ from ingest.poll.poll_interfaces import PollReader
 from ingest.poll.session import PollObserver, PollSession
 from ingest.records.capture_interfaces import ChangeLog, Checkpoint
 from ingest.records.records import Recorder
+from ingest.report.poll_progress import PollProgress
 
 SINCE_SUCCESS = Gauge(
     "tailorbird_poll_seconds_since_success",
@@ -34,16 +36,17 @@ BEHIND = Gauge(
     "max(updated_at) minus the greatest published one; for a feed, the difference of the numbers",
     ["source", "table"],
 )
+ALARM = Gauge("tailorbird_poll_alarm", "1 while a threshold of the source's alarms is exceeded", ["source"])
 
 
 class _Reports(PollObserver):
     """Metrics of a polled source. All other reports go to the observer `inner`."""
 
-    def __init__(self, source: Source, inner: Observer, clock: Callable[[], float]) -> None:
-        self._source, self._inner, self._clock = source, inner, clock
+    def __init__(self, source: Source, inner: Observer, clock: Callable[[], float], progress: PollProgress) -> None:
+        self._source, self._inner, self._clock, self._progress = source, inner, clock, progress
         self._unit = 1.0 if source.poll is not None and source.poll.mode == "feed" else 1e6
-        self._success = clock()
-        SINCE_SUCCESS.labels(source.name).set_function(lambda: self._clock() - self._success)
+        SINCE_SUCCESS.labels(source.name).set_function(lambda: clock() - progress.success)
+        ALARM.labels(source.name).set_function(lambda: float(bool(progress.alarm(clock()))))
 
     def phase(self, what: str, **details: object) -> None:
         """Report the begin of a phase, such as the snapshot or the reading of the log. Implements `Observer`."""
@@ -70,12 +73,13 @@ class _Reports(PollObserver):
         BACKLOG.labels(self._source.name, str(table)).set(backlog)
         behind = 0.0 if lag is None else max(0, lag) / self._unit
         BEHIND.labels(self._source.name, str(table)).set(behind)
+        self._progress.tables[table.name] = backlog, behind
         if self._unit != 1.0:
             self._inner.lag(behind)
 
     def cycle(self) -> None:
         """Reset the time since the last success, because a poll without new rows is progress, too."""
-        self._success = self._clock()
+        self._progress.success = self._clock()
         self._inner.captured(0)
 
 
@@ -89,8 +93,10 @@ def poll(
     stopped: Callable[[], bool],
     wait: Callable[[float], object],
     signals: Signals | None = None,
+    progress: PollProgress | None = None,
 ) -> None:
-    """Run one session of polling. Raises the errors of `PollSession.run`."""
+    """Run one session of polling. `progress` is that of all sessions. Raises the errors of `PollSession.run`."""
+    known = progress or PollProgress(alarms=settings.alarms, success=time.monotonic())
     with _reader(source, settings) as reader:
         PollSession(
             reader=reader,
@@ -100,7 +106,7 @@ def poll(
             clock=_steady_clock(),
             stopped=stopped,
             wait=wait,
-            observer=_Reports(source, observer, time.monotonic),
+            observer=_Reports(source, observer, time.monotonic, known),
             connector=dialect_of(source),
             rules=source.rules,
             signals=signals,

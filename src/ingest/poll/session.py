@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from cdc.model.errors import Fatal
 from cdc.model.event import ChangeEvent, Position, SourceInfo
 from cdc.model.filters import TableRule, shape_of
+from cdc.model.polling import BACKLOG_LIMIT, Poll
 from cdc.model.schema import TableId, TableSchema
-from cdc.topology.topology import Poll
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
 from ingest.events.log_events import Image, RefusedImage
@@ -27,7 +27,6 @@ from ingest.records.images import represented, tellable
 from ingest.records.records import Recorder
 
 FORMAT = 1
-BACKLOG_LIMIT = 10_000  # maximum rows that a count of the backlog reads
 
 
 class PollObserver(Observer):

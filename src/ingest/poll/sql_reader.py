@@ -12,9 +12,10 @@ from sqlalchemy import exc
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.model.filters import TableRule
+from cdc.model.polling import Poll
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import Canonical
-from cdc.topology.topology import Poll, Source
+from cdc.topology.topology import Source
 from ingest.events.log_events import Image, RefusedImage
 from ingest.poll.ddl import check_cursor
 from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of

@@ -20,6 +20,7 @@ from cdc.topology.topology import Source
 from ingest.capture.observer import Observer
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.report.health import Health
+from ingest.report.poll_progress import PollProgress
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
 LAG = Gauge("tailorbird_capture_lag_seconds", "Time from the commit at the source to that in the log", ["source"])
@@ -65,7 +66,7 @@ HEAD_EVERY = 5.0  # seconds between reads of the end of the server's log
 
 class Reports(Observer):
     """Metrics, log lines and health of one source; implements `Observer`. A commit of changes sets the event
-    `progressed`."""
+    `progressed`. `polling` is the progress of a polled source, None for any other."""
 
     def __init__(self, topology: str, source: Source, log: structlog.typing.FilteringBoundLogger) -> None:
         self._log, name = log, source.name
@@ -85,6 +86,7 @@ class Reports(Observer):
         self._last = time.monotonic()
         SINCE_EVENT.labels(*stream).set_function(lambda: (time.monotonic() - self._last) * 1000)
         self._poll = source.poll is not None
+        self.polling = None if source.poll is None else PollProgress(alarms=source.poll.alarms, success=self._last)
         settling = 30.0 if source.poll is None else max(30.0, 3 * source.poll.interval)
         self._health = Health(started=time.monotonic(), settling=settling, polls=self._poll)
         MOVING.labels(name).set_function(lambda: float(self.verdict()[0].healthy))
@@ -178,7 +180,8 @@ class Reports(Observer):
     def verdict(self) -> tuple[HealthVerdict, dict[str, object]]:
         """Return the verdict and the further fields of `/health`."""
         health = self._health
-        shown = {"position": _shown(health.position), "head": _shown(health.head)}
+        shown: dict[str, object] = {"position": _shown(health.position), "head": _shown(health.head)}
+        shown["alarm"] = "" if self.polling is None else self.polling.alarm(time.monotonic())
         return health.judge(time.monotonic()), {name: value for name, value in shown.items() if value}
 
     def watch(self, head: Callable[[], Position], stopped: threading.Event) -> None:

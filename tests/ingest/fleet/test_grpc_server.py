@@ -292,7 +292,7 @@ def test_an_agent_of_the_previous_release_is_served(address: str, folder: Path, 
         said.put(StreamRequest(type=Control_MSSQLClient, header=header, log_call=call))
         with pytest.raises(grpc.RpcError) as refused:
             next(replies)
-    assert "Control_MSSQLClient (17) contains log_call" in refused.value.details()
+    assert "Control_MSSQLClient (17) contains log_call" in str(refused.value.details())
     assert served.said.get(timeout=10)[0] == "left"
 
 

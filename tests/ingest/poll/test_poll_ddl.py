@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cdc.model.errors import UsageError
+from cdc.model.polling import Poll
 from cdc.model.schema import TableId
-from cdc.topology.topology import Poll
 from ingest.poll.ddl import statements
 from tailorbird.cli.app import app
 

@@ -14,9 +14,10 @@ import pytest
 
 from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.model.naming import change_topic, dead_letter_topic, schemas_topic
+from cdc.model.polling import Poll
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
-from cdc.topology.topology import Poll, Source, Topology
+from cdc.topology.topology import Source, Topology
 from ingest.capture.observer import Observer
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.poll.run_poll import poll

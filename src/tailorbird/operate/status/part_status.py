@@ -49,7 +49,12 @@ class PartStatus:
     def moves(self) -> bool:
         """Return whether the process needs no action.
 
-        True also for `unknown` and `elsewhere`; False for a process that starts again after an error."""
+        True also for `unknown` and `elsewhere`; False for a process that starts again after an error, and while an
+        alarm of a polled source is on."""
+        return not self.more.get("alarm") and self._runs
+
+    @property
+    def _runs(self) -> bool:
         return self.state in ("moving", "unknown", "elsewhere") or (self.state == "starting" and not self.error)
 
 
