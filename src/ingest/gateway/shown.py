@@ -16,7 +16,10 @@ _LONGEST = 600 * 1024  # bytes of a command's content in its audit line
 
 
 def audited(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a command's content for the audit log, or its length if it is long. Raises UsageError if it is no JSON."""
+    """Return a command's content for the audit log. If it is long, each of its values is replaced by the length of the
+    whole content.
+
+    Raises UsageError if the content is no JSON."""
     try:
         size = len(orjson.dumps(content))
     except TypeError as error:

@@ -41,8 +41,8 @@ def written_users(users: Mapping[str, bytes]) -> str:
 
 
 def check_of(name: str, password: str) -> bytes:
-    """Return the hash of a password that the file stores. Raises UsageError for a name that the protocol cannot
-    represent."""
+    """Return the hash of a password that the file stores. Raises UsageError for an empty password, and for a name that
+    the protocol cannot represent."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid user name", "use at most 128 characters, without colons and white space"

@@ -120,8 +120,9 @@ def _check_file(connection: Connection, source: Source, position: Position, over
 
 
 def holds(connection: Connection, source: Source, position: Position) -> bool:
-    """Return whether the server's log still contains everything from a position on; for MariaDB, whether its file
-    exists."""
+    """Return whether the server's log still contains everything from a position on.
+
+    For MariaDB, and for positions without GTIDs, it checks only whether the position's file exists."""
     if position.gtid_set and not re.fullmatch(r"[\d,-]+", position.gtid_set):
         try:
             check_position(connection, source, position)

