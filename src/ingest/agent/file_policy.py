@@ -16,7 +16,7 @@ class PolicyFile:
     """A policy file, with the files that it includes. `policy` is the last valid content.
 
     `error` is why the present content is invalid; empty if it is valid. Raises TopologyError or UsageError (exit 2) if
-    it is missing or invalid when this is created.
+    the file is missing or invalid when the object is created.
     """
 
     def __init__(self, file: str) -> None:
