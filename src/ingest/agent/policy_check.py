@@ -31,7 +31,7 @@ class ServerDatabase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFinding:
-    """What may leave of one table: plain and masked columns, and hidden ones, which stay. `why` explains an exception.
+    """The columns of one table: what may leave, plain or masked, and what is hidden. `why` explains an exception.
 
     Without `leaves`, nothing of the table leaves the host.
     """

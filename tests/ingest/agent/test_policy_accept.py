@@ -194,8 +194,8 @@ def test_the_check_says_what_leaves() -> None:
     assert "no such table" in seen["salaries"].why
     assert "lists it without options" in seen["wages"].why
     assert str(found(PLAIN)["new"]) == "shop-db shop.new: leaves"
-    misspelt = found(PLAIN.replace("[mail]", "[mial]"))["users"]
-    assert "no column mial" in misspelt.why
+    misspelt = found(PLAIN.replace("[mail]", "[mails]"))["users"]
+    assert "no column mails" in misspelt.why
     assert "misspelt" in misspelt.why
 
 

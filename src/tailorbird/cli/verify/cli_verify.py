@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -88,15 +88,11 @@ def verify(
     except (TailorbirdError, KeyboardInterrupt) as error:
         reported = str(error) or "interrupted: --resume continues the log stage"
         typer.echo(f"tailorbird: {reported}", err=True)
-        raise typer.Exit(_failed(error, results)) from error
+        usage = getattr(error, "exit_code", None) == UsageError.exit_code
+        failed = UsageError.exit_code if usage else UNLOGGED
+        # a difference that was found before the error takes precedence
+        raise typer.Exit(DIFFERENT if any(one.last.differing for one in results) else failed) from error
     raise typer.Exit(exit_code(one.last for one in results))
-
-
-def _failed(error: BaseException, results: Iterable[StageResult]) -> int:
-    """Return the exit code after an error. A difference that was found before takes precedence."""
-    if any(one.last.differing for one in results):
-        return DIFFERENT
-    return UsageError.exit_code if getattr(error, "exit_code", None) == UsageError.exit_code else UNLOGGED
 
 
 class _Terminal:

@@ -73,10 +73,10 @@ class CheckRun:
         """Return what must change before a run can compare anything, as in `Verdict`.
 
         Empty: it need not wait for a change."""
-        untils = {one.until for one in self.checked}
-        if self.error or not untils or "" in untils:
+        awaited = {one.until for one in self.checked}
+        if self.error or not awaited or "" in awaited:
             return ""
-        return "change" if "change" in untils else "topology"
+        return "change" if "change" in awaited else "topology"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that the topic stores. An empty `until` is omitted: earlier versions reject it."""

@@ -43,9 +43,9 @@ class TopicComparer:
         self.close()
         partition_ledger = self._ledger.topology_ledger.tables.get(table)
         ledger = self._ledger.topology_ledger
+        why = self._unready(table, partition_ledger)
         if table in ledger.without:
             return incomparable(table, ledger.without[table], until="change")
-        why = self._unready(table, partition_ledger)
         if why or partition_ledger is None:
             return incomparable(table, why)
         at_source = leaves.table(partition_ledger)
