@@ -46,7 +46,8 @@ def load_oidc(file: Path) -> OidcSettings:
 
 
 class OidcIssuer:
-    """An issuer. Thread-safe. Methods raise Retriable while it is unavailable."""
+    """An issuer. Thread-safe. Methods raise Retriable while the issuer is unavailable, and UsageError if its metadata
+    do not fit the settings."""
 
     def __init__(self, settings: OidcSettings, now: Callable[[], float] = time.time) -> None:
         self.settings, self._now = settings, now

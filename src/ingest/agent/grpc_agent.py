@@ -170,10 +170,12 @@ class FleetAgent:
         return {source: source_task.reported.report for source, source_task in list(self._source_tasks.items())}
 
     def reload(self, policy: Policy) -> None:
-        """Replace the policy. Sessions that it restricts otherwise are restarted, and those that it refuses end.
+        """Replace the policy. Sessions whose connection, restrictions or limits changed are restarted, and those that
+        the policy refuses end.
 
-        Assignments that the previous policy refused are tried again. Other databases or labels end the stream, because
-        the agent announces them at the begin of a stream. `sources` in the limits applies to new sources only.
+        Assignments that the previous policy refused are tried again. If the databases or labels changed, the stream
+        ends, because the agent announces them at the begin of a stream. `sources` in the limits applies to new sources
+        only.
         """
         with self._lock:
             announced = self._announced()

@@ -163,7 +163,8 @@ class NarrowedSource:
 
     @property
     def accepted(self) -> list[Any]:
-        """Return the policies of the databases of which the source captures every table that may leave."""
+        """Return the policies of the databases of which the source captures every table that may leave. Empty with
+        `filter_policy` drop."""
         if self.source.filter_policy == "drop":
             return []
         return [asdict(self.local.databases[name]) for name in sorted(self.source.databases)]

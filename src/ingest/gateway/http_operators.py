@@ -28,9 +28,11 @@ class Guard:
         self._commands, self._guesses, self._clock, self._oidc = commands, guesses, clock, oidc
 
     async def user(self, shown: str) -> OidcUser | str | None:
-        """Return the user of an ID token, or why it is refused. None for another token.
+        """Return the user of an ID token, or why the token is refused. None if no issuer is configured, or `shown` does
+        not look like an ID token.
 
-        The user's name begins with `oidc:`, which no name of a token does. Raises Retriable without the issuer."""
+        The user's name begins with `oidc:`, which no name of a fleet's token does. Raises Retriable while the issuer is
+        unavailable."""
         if self._oidc is None or shown.count(".") != 2:
             return None
         try:

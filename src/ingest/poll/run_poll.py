@@ -95,7 +95,8 @@ def poll(
     signals: Signals | None = None,
     progress: PollProgress | None = None,
 ) -> None:
-    """Run one session of polling. `progress` is that of all sessions. Raises the errors of `PollSession.run`."""
+    """Run one session of polling. `progress` is that of all sessions of the source. Raises the errors of
+    `PollSession.run`."""
     known = progress or PollProgress(alarms=settings.alarms, success=time.monotonic())
     with _reader(source, settings) as reader:
         PollSession(

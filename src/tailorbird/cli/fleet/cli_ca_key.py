@@ -18,7 +18,9 @@ _WAYS = "--passphrase-file FILE, TAILORBIRD_CA_PASSPHRASE, or a terminal"
 
 
 def key_access(authority: Path, file: Path | None, command: str) -> CaKey:
-    """Return the access to an existing authority's key. The terminal is asked only if the key is encrypted."""
+    """Return the access to an existing authority's key. The terminal is asked only if the key is encrypted.
+
+    Raises UsageError if the key is encrypted, and there is no passphrase."""
     from tailorbird.web.fleet.proc_ca_key import CaKey, is_encrypted
 
     if command:
@@ -42,7 +44,9 @@ def new_passphrase(file: Path | None) -> str:
 
 
 def typed_passphrase() -> str:
-    """Return a new passphrase from the terminal, typed twice, or a line of standard input."""
+    """Return a new passphrase from the terminal, typed twice; without a terminal, a line of standard input.
+
+    Raises UsageError if it is too short, or the two differ."""
     if not sys.stdin.isatty():
         return _long_enough(sys.stdin.readline().rstrip("\n"))
     found = getpass.getpass("New passphrase of the authority: ")

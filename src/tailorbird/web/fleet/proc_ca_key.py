@@ -1,4 +1,4 @@
-"""The private key of a fleet's authority: a file, encrypted with a passphrase, or a device behind a command."""
+"""The private key of a fleet's authority: a file, encrypted with a passphrase, or a device that a command uses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class CaKey:
     def signer(self, folder: Path, certificate: x509.Certificate) -> ec.EllipticCurvePrivateKey:
         """Return the key that has signed the authority's certificate.
 
-        Raises UsageError if the file is missing, readable by other users, or encrypted with another passphrase."""
+        Raises UsageError if the file is missing, readable by other users, encrypted with another passphrase, or not the
+        key of `ca.pem`."""
         public = certificate.public_key()
         if not isinstance(public, ec.EllipticCurvePublicKey):
             raise UsageError(f"{folder / 'ca.pem'} is not of an authority that tailorbird created", _RESTORE)
