@@ -139,7 +139,8 @@ class Source:
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     def rule_of(self, table: TableId) -> TableRule | None:
-        """Return the options of a table: those of the source, or else those of a policy of the database's host."""
+        """Return the options of a table: those of the source, or else those of a policy of the database's host. None if
+        neither has any."""
         return self.rules.get(table) or (self.permitted(table) if self.permitted is not None else None)
 
     @property

@@ -84,7 +84,7 @@ def checked(text: str, tokens: dict[str, Token], now_ms: float) -> Token | str:
 
 
 def same_name(token: Token, tokens: Mapping[str, Token], now_ms: float) -> Token | None:
-    """Return another valid token of an operator with the same name, if there is one."""
+    """Return another valid token of an operator with the same name; None if there is none, or `token` is an agent's."""
     if token.role == AGENT:
         return None
     others = (one for one in tokens.values() if one.id != token.id and one.name == token.name and one.role != AGENT)

@@ -316,13 +316,12 @@ class Relay(Search):
 
     @property
     def done(self) -> bool:
-        """The reader of the topic sets this at the end. The agent then receives the end offsets."""
+        """Return whether the topic was read to its end. Its reader sets it."""
         return self._done
 
     @done.setter
     def done(self, done: bool) -> None:
-        """Return whether the topic was read to its end. The reader sets it, and the agent then receives the end
-        offsets."""
+        """Note that the topic was read to its end, and send the end offsets to the agent."""
         self._done = done
         if done:
             self._flush()
@@ -330,12 +329,12 @@ class Relay(Search):
 
     @property
     def failed(self) -> BaseException | None:
-        """The reader of the topic sets this if it cannot read it."""
+        """Return the error with which reading the topic failed; None if there is none. The topic's reader sets it."""
         return self._failed
 
     @failed.setter
     def failed(self, error: BaseException | None) -> None:
-        """Return the error with which reading the topic failed. The reader sets it."""
+        """Note an error of the reader, and send it to the agent."""
         self._failed = error
         if error is not None:
             known = error if isinstance(error, TailorbirdError) else Fatal(f"search {self.topic}: {error!r}")

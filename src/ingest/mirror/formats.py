@@ -55,7 +55,9 @@ Format = Callable[[bytes | None, bytes | None], "UpstreamChange | None"]
 
 
 def debezium(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """Decode Debezium's envelope, with or without inline schema; None for a tombstone, a heartbeat or a message."""
+    """Decode Debezium's envelope, with or without inline schema; None for a tombstone, a heartbeat or a message.
+
+    Raises ValueError, KeyError or TypeError for another record, like all formats."""
     if value is None:
         return None
     envelope, schema = _payload(_object(value))
@@ -110,7 +112,9 @@ def _row_fields(schema: dict[str, Any] | None) -> list[dict[str, Any]] | None:
 
 
 def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """Decode Maxwell's JSON; None for a record without a row, such as a statement or the begin of a bootstrap."""
+    """Decode Maxwell's JSON; None for a record without a row, such as a statement or the begin of a bootstrap.
+
+    Raises ValueError, KeyError or TypeError for another record, like all formats."""
     if value is None:
         return None
     found = _object(value)
@@ -142,7 +146,9 @@ def maxwell(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
 
 
 def upsert(key: bytes | None, value: bytes | None) -> UpstreamChange | None:
-    """Decode a row whose record key is its key; a record without value is a delete. Format of `upsert-kafka`."""
+    """Decode a row whose record key is its key; a record without value is a delete. Format of `upsert-kafka`.
+
+    Never returns None. Raises ValueError, KeyError or TypeError for another record, like all formats."""
     if key is None:
         raise ValueError("a row without a key")
     named = _payload(_object(key))[0]

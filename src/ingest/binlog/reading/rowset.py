@@ -236,7 +236,8 @@ class Converter:
         return [number for (number,) in iter_unpack("<f", raw)]
 
     def to_json(self, value: TypedValue) -> Any:
-        """Return a JSON document as Python objects; None for NULL and for a JSON null."""
+        """Return a JSON document as Python objects; None for NULL and for a JSON null. Raises UndecodableValue for a
+        text that is not JSON."""
         raw = self._present(value)
         if raw is None or raw is JSON_NULL:
             return None

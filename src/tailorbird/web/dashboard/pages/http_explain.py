@@ -26,7 +26,8 @@ class ExplainRequests:
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="explain")
 
     def ask(self, table: str, row_key: bytes) -> Mapping[str, Any] | None:
-        """Return the explanation of a row. Raises Retriable if too many calls run, or the time limit passes.
+        """Return the explanation of a row, or None if there is no such row. Raises Retriable if too many calls run, or
+        the time limit passes.
 
         Also raises the errors of `explain`."""
         if not self._places.acquire(blocking=False):
