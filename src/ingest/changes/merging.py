@@ -51,8 +51,9 @@ def merge(
 
     `found` are the records by partition, read from the offsets `starts` on. `read_up_to` are the offsets after them.
     Partitions in `whole` are read completely. In any other one, a change with a smaller sequence number may follow, so
-    changes of all partitions after its last record are left for the next batch. Raises Fatal, with partition and
-    offset, for a record without a valid envelope.
+    changes of all partitions after its last record are left for the next batch. Every partition contains each marker
+    (op `t`); only that of partition 0 is returned. Raises Fatal, with partition and offset, for a record without a
+    valid envelope.
     """
     queues = {partition: deque(_changes(partition, records)) for partition, records in found.items()}
     ended, merged = set(whole), list[CommittedChange]()

@@ -25,12 +25,12 @@ class Cursor:
 
     @property
     def at(self) -> int:
-        """Index of the next word; assign to go back."""
+        """Return the index of the next word. Assign an earlier index to go back."""
         return self._at
 
     @at.setter
     def at(self, index: int) -> None:
-        """Return the index of the next word. Assign an earlier index to go back."""
+        """Go back to the word at `index`."""
         self._at = index
 
     def peek(self, ahead: int = 0) -> Word:

@@ -14,7 +14,8 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrepresentableValues:
-    """The number of such values of one captured table, by column, since its capture started.
+    """The number of values of one captured table that their column's type cannot represent, by column, since its
+    capture first started.
 
     `setting` is the topology's setting that chose NULL or text."""
 

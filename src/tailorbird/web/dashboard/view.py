@@ -24,7 +24,8 @@ class IndexField:
 
 
 def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
-    """Return the dashboard with a name, or all without a name. Raises UsageError, which lists the names."""
+    """Return the dashboard with a name, or all without a name. Raises UsageError, which lists the names, if there is
+    none."""
     known = ", ".join(topology.dashboards)
     if not known:
         raise UsageError(
