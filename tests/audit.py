@@ -24,20 +24,24 @@ def accepted(text: str) -> dict[str, str]:
     return {line[0]: line[1] for line in lines}
 
 
+def uncompared(report: Mapping[str, Any]) -> list[str]:
+    """Return the packages for which the service had no answer."""
+    return [str(package["name"]) for package in report["dependencies"] if "skip_reason" in package]
+
+
 def problems(report: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
     """Return what must be changed, given pip-audit's report and the accepted vulnerabilities."""
     found, used = list[str](), set[str]()
     for package in report["dependencies"]:
-        name = f"{package['name']} {package.get('version', '')}".strip()
-        if "skip_reason" in package:
-            found.append(f"{name}: not compared: {package['skip_reason']}")
         for one in package.get("vulns", ()):
             if names := {one["id"], *one.get("aliases", ())} & known.keys():
                 used |= names
                 continue
             fixed = ", ".join(one.get("fix_versions", ())) or "no version"
-            found.append(f"{name}: {one['id']}, fixed in {fixed}; renew it (make constraints), or accept it")
-    return found + [f"{one}: no package has it; remove it from locks/accepted.txt" for one in known.keys() - used]
+            what = f"{package['name']} {package['version']}: {one['id']}, fixed in {fixed}"
+            found.append(f"{what}; renew it (make constraints), or accept it in locks/accepted.txt")
+    gone = [] if uncompared(report) else sorted(known.keys() - used)
+    return found + [f"{one}: no package has it; remove it from locks/accepted.txt" for one in gone]
 
 
 def main(options: Sequence[str]) -> int:
@@ -51,12 +55,14 @@ def main(options: Sequence[str]) -> int:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         print(f"make audit: no result: {last}\nIt needs the network, and an index that answers for vulnerabilities.")
         return 2
-    found = problems(report, accepted((LOCKS / "accepted.txt").read_text()))
-    print(*found, sep="\n")
-    missing = sum("not compared" in one for one in found)
+    found, missing = problems(report, accepted((LOCKS / "accepted.txt").read_text())), uncompared(report)
+    for one in found:
+        print(one)
     if missing:
-        print(f"make audit: the index of this machine does not answer for {missing} packages; run it on another one.")
-    return 1 if found else 0
+        names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        print(f"make audit: the index of this machine does not answer for {len(missing)} packages ({names}).")
+        print("Run it where pip uses PyPI itself, and not a mirror without vulnerabilities.")
+    return 1 if found else 2 if missing else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from joins.kernel import proc_kernel
 from tailorbird.devtools.stack.artefacts import BUNDLES, parse_jars
 from tailorbird.devtools.stack.file_sbom import environment_sbom
 from tailorbird.devtools.stack.sbom import file_in_package, python_package, sbom_of
-from tests.audit import accepted, problems
+from tests.audit import accepted, problems, uncompared
 from tests.support.wheels import OWN, ROOT, locked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -119,7 +120,7 @@ def test_package_urls_are_normalized() -> None:
     assert purls == [f"pkg:generic/pyspark/a%20b.jar?checksum=sha256:{'0' * 64}", "pkg:pypi/types-pyyaml@1.0%2Blocal"]
 
 
-REPORT = {
+REPORT: dict[str, list[Any]] = {
     "dependencies": [
         {"name": "good", "version": "1", "vulns": []},
         {"name": "bad", "version": "2", "vulns": [{"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["3"]}]},
@@ -130,9 +131,12 @@ REPORT = {
 
 def test_an_audit_reports_vulnerabilities_and_what_it_could_not_compare() -> None:
     """A package for which the service has no answer is not a success; nor is an accepted vulnerability that is gone."""
-    assert [one.partition(":")[0] for one in problems(REPORT, {})] == ["bad 2", "unknown"]
-    assert [one.partition(":")[0] for one in problems(REPORT, {"CVE-1": "unused"})] == ["unknown"]
-    assert [one.partition(":")[0] for one in problems(REPORT, {"CVE-2": "gone"})] == ["bad 2", "unknown", "CVE-2"]
+    assert [one.partition(":")[0] for one in problems(REPORT, {})] == ["bad 2"]
+    assert problems(REPORT, {"CVE-1": "only on Windows"}) == []
+    assert uncompared(REPORT) == ["unknown"]
+    whole = {"dependencies": REPORT["dependencies"][:2]}
+    assert [one.partition(":")[0] for one in problems(whole, {"CVE-2": "gone"})] == ["bad 2", "CVE-2"]
+    assert uncompared(whole) == []
 
 
 def test_an_accepted_vulnerability_has_a_reason() -> None:
