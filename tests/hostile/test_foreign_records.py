@@ -6,11 +6,11 @@ Forged records that are valid cannot be distinguished from ours: Kafka's access 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 
 from cdc.model.naming import control_topics, signals_topic, transactional_id
 from cdc.process.file_topology import load_topology
@@ -57,14 +57,29 @@ log: {{bootstrap_servers: "127.0.0.1:{os.environ["TAILORBIRD_PORT_KAFKA"]}"}}
 
 def forge(topology: Topology) -> None:
     """Write every value under every key, and under the keys of the source, into every internal topic."""
-    producer = Producer({"bootstrap.servers": topology.log.bootstrap_servers})
     own = (transactional_id(topology.name, "shop").encode(), b'["change","shop","d","orders",9]', b'["mark","shop",9]')
+    keyed = [key for key in (*KEYS, *own) if key is not None]
+    assert write(topology, keyed) == set()
+    # Kafka refuses whole batches with such a record in compacted topics
+    assert write(topology, [None]) < set(control_topics(topology.name))
+
+
+def write(topology: Topology, keys: Sequence[bytes | None]) -> set[str]:
+    """Write every value under these keys into every internal topic. Return the topics that refuse records."""
+    refused = set[str]()
+
+    def written(error: object, record: Message) -> None:
+        if error is not None:
+            refused.add(record.topic() or "")
+
+    producer = Producer({"bootstrap.servers": topology.log.bootstrap_servers})
     for topic in control_topics(topology.name):
-        for key in (*KEYS, *own):
+        for key in keys:
             for value in VALUES:
-                producer.produce(topic, key=key, value=value, partition=0)
+                producer.produce(topic, key=key, value=value, partition=0, on_delivery=written)
         producer.poll(0)
     assert producer.flush(60) == 0
+    return refused
 
 
 @pytest.mark.matrix

@@ -41,7 +41,7 @@ PG_ROWS = (
     "'infinity','-infinity','infinity','NaN','NaN','NaN','{infinity}','{NaN,1}','a'",
     "'0044-03-15 BC','0001-01-01 BC','10000-01-01 00:00:00+00',NULL,'Infinity','-Infinity',NULL,NULL,'a'",
     "'2020-01-03',NULL,NULL,2.5,'-Infinity','Infinity','{}','{}','b'",
-    "'2020-01-04',NULL,NULL,3.5,'-1e308',0,'{}','{}','c'",
+    "'2020-01-04',NULL,NULL,3.5,'-8e307',0,'{}','{}','c'",
 )
 SERVERS = (
     "log: {bootstrap_servers: '127.0.0.1:${TAILORBIRD_PORT_KAFKA:-9092}'}\n"

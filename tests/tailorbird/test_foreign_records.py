@@ -16,6 +16,7 @@ from cdc.process.kafka_foreign import own_record, tolerated
 from cdc.stored.cells import load_barrier
 from cdc.stored.layout import load_layout
 from indexer.rebuild.targets import load_targets
+from ingest.records.records import read_checkpoint
 from joins.evaluate.texts import get_json_object
 from joins.evaluate.unknown import UnknownValue
 from tailorbird.operate.status.dead_letters import DeadLetterList, DeadLetterRecord
@@ -49,6 +50,15 @@ def test_a_record_of_a_newer_version_is_an_error() -> None:
     with pytest.raises(Fatal, match=r"t\.schemas, offset 3: a record of format 2"):
         own_record("t.schemas", 3, b'{"format":2}', schema_from_json)
     assert tolerated("t.deadletters", 3, b'{"format":2}', dict) == {"format": 2}
+
+
+def test_a_position_of_no_format_is_foreign() -> None:
+    """A forged position ends no capture; one of a newer version does."""
+    for value in (b'{"format":"x"}', b'{"format":0}', b'{"format":null}', b'{"format":[2]}'):
+        assert own_record("t.positions-x", 3, value, lambda _, value=value: read_checkpoint(value)) is None
+    assert counted("t.positions-x") == 4
+    with pytest.raises(Fatal, match="format 2"):
+        read_checkpoint(b'{"format":2}')
 
 
 def test_a_record_of_a_newer_version_is_not_reported_as_foreign() -> None:

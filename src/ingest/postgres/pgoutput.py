@@ -295,7 +295,7 @@ class PgEvents:
         named = {name: (old if name in old else new).get(name) for name in key}
         if kind != OLD_ROW and named == {name: new.get(name) for name in key}:
             # only the key of the old row is known, which retractions and re-reads need
-            before = None if whole and plain else named
+            before = None if whole and plain else keyed(after, key)
         return (before, after), whole, plain
 
     def _deleted(self, rows: RelationRows, data: bytes, key: tuple[str, ...]) -> tuple[Any, bool, bool]:

@@ -249,13 +249,16 @@ def history_start(value: bytes | None) -> int:
 
 def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]]:
     """Decode a value of `checkpoint_value` into checkpoint and end offsets. Raises Fatal for a format of a newer
-    version."""
+    version, and an error of `MALFORMED` for a record that is no position."""
     stored: dict[str, Any] = orjson.loads(value)
-    if stored["format"] != FORMAT:
+    number = stored["format"]
+    if type(number) is int and number > FORMAT:
         raise Fatal(
-            f"a position of format {stored['format']} is stored, this version reads format {FORMAT}",
+            f"a position of format {number} is stored, this version reads format {FORMAT}",
             "run the version of Tailorbird that wrote it, or a newer one",
         )
+    if number != FORMAT:
+        raise ValueError(f"a position of format {number!r:.20}")
     position = stored["position"]
     checkpoint = Checkpoint(
         position=Position(

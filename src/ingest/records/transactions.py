@@ -253,11 +253,12 @@ class Transactions:
 
     def report(self, event: TableDescribed | TableAltered) -> list[Record]:
         """Return the records of a table's new description, which comes from the log, the server or an operator."""
-        if isinstance(event, TableAltered):
-            return self._changed(self.tables.altered(event, self._next()))
         before = {schema.table_id: schema for schema in self.tables.publishable(event.table)}
-        doubtful = doubted(self.tables, event)
-        change = self.tables.described(event, self._next())
+        if isinstance(event, TableAltered):
+            doubtful, change = False, self.tables.altered(event, self._next())
+        else:
+            doubtful = doubted(self.tables, event)
+            change = self.tables.described(event, self._next())
         records = self._changed(change)
         self._read_again({s.table_id for s in change.schemas} if doubtful else rekeyed(before, change))
         return records

@@ -77,6 +77,10 @@ CASES: dict[str, tuple[str, str]] = {
         "INSERT INTO {t} VALUES (1, 1); INSERT INTO {t}_c VALUES (2, 2, 2)",
         "DELETE FROM {t} WHERE id = 2; INSERT INTO {t}_c VALUES (3, 3, 3); UPDATE {t} SET v = 7",
     ),
+    "rekeyed": (
+        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, k INT NOT NULL); INSERT INTO {t} VALUES (1, 1, 10), (2, 2, 20)",
+        "ALTER TABLE {t} DROP CONSTRAINT {t}_pkey, ADD PRIMARY KEY (k); UPDATE {t} SET v = 7 WHERE id = 2",
+    ),
     "emptied": (PLAIN, "TRUNCATE {t}; ALTER TABLE {t} ADD COLUMN n INT DEFAULT 4; INSERT INTO {t} VALUES (8, 8, 8)"),
 }  # fmt: skip
 STORED = {

@@ -163,6 +163,20 @@ def _after(record: Any) -> dict[str, Any] | None:
     return found
 
 
+@pytest.mark.integration
+def test_a_row_whose_key_is_refused_has_no_record(capture: Capture) -> None:
+    """Its changes are dead letters; no record has the server's text as its key."""
+    captured = capture("[t]")
+    captured.sql("CREATE TABLE t (d DATE PRIMARY KEY, v INT)", "INSERT INTO t VALUES ('infinity', 1)")
+    captured.start()
+    captured.caught_up()
+    captured.sql("UPDATE t SET v = 2", "UPDATE t SET d = '2020-01-01'", "UPDATE t SET d = 'infinity'", "DELETE FROM t")
+    captured.caught_up()
+    captured.stop()
+    assert {bytes(record.key or b"") for record in captured.records("t")} == {b'{"d":"2020-01-01Z"}'}
+    assert captured.state("t") == {}
+
+
 def test_a_type_that_is_created_later_is_looked_up() -> None:
     """CREATE TYPE in mid-stream: the catalogue is read again when an unknown OID occurs."""
     asked = []
