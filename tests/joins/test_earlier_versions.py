@@ -47,7 +47,7 @@ def test_a_checkpoints_record_is_read(tmp_path: Path) -> None:
 
 
 def test_the_last_run_of_a_check_is_read() -> None:
-    found = run_of(json.dumps(CHECK).encode())
+    found = run_of(json.loads(json.dumps(CHECK)))
     assert found is not None
     assert found.checked[0].unknown == ("a: unknown",)
 

@@ -60,7 +60,7 @@ class PolicyFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestVerdict:
-    """The result for a configuration: the reason why the policy refuses it, or sentences that say how it is restricted."""
+    """The result for a configuration: why the policy refuses it, or sentences that say how it is restricted."""
 
     refused: bool
     sentences: tuple[str, ...]
