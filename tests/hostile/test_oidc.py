@@ -16,18 +16,21 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from joserfc.jwk import ECKey
+from playwright.sync_api import expect
 from starlette.applications import Starlette
 
 from cdc.model.errors import Retriable, TopologyError, UsageError
 from cdc.model.oidc import OidcRefused, OidcSettings
 from cdc.process.http_oidc import OidcIssuer, load_oidc
 from ingest.gateway.http_api import TenantApis
+from tailorbird.operate.probes.tcp_probe import port_is_free
 from tailorbird.web.dashboard.guard.access import Access, refuse_open
 from tailorbird.web.dashboard.guard.http_oidc_login import OidcLogin
 from tailorbird.web.dashboard.guard.http_serve import guard, pages_app
 from tailorbird.web.fleet.http_fleet import FleetApi
 from tailorbird.web.fleet.http_fleet_page import FleetSessions, serve_fleet_page
 from tests.ingest.fleet.test_commands import Http, SessionHandler
+from tests.support.browser import headless
 from tests.support.oidc_issuer import CLIENT, Issuer, issuing, written
 from tests.tailorbird.panels.test_guard import USERS, login, running
 
@@ -371,3 +374,22 @@ def test_the_fleet_page_has_the_rights_of_the_users_token(issuer: Issuer) -> Non
         assert browser.post("/api/entered", headers=ticket).status_code == 400
         assert browser.get("/api/state", headers={"X-Tailorbird-Session": session}).status_code == 200
     assert {OidcIssuer(issuer.settings()).verified(one).name for one in Api.asked} == {"anna"}
+
+
+@pytest.mark.long
+def test_a_browser_returns_from_the_issuer_to_the_fleet_page(issuer: Issuer) -> None:
+    """Through real redirects, cookies and the page's own policy; the address has no secret."""
+    port = next(port for port in range(18_800, 18_880) if port_is_free("127.0.0.1", port))
+    url, app = f"http://127.0.0.1:{port}", pages_app()
+    serve_fleet_page(app, FleetSessions(Api), OidcLogin(OidcIssuer(issuer.settings()), url))
+    guard(app, host="127.0.0.1", access=Access())
+    with running(app) as served_at, headless() as chromium:
+        assert str(served_at.base_url).rstrip("/") == url
+        page = chromium.new_page()
+        page.goto(url)
+        page.get_by_test_id("oidc").click()
+        expect(page.get_by_test_id("status")).to_have_text("Live")
+        expect(page.get_by_test_id("token")).to_be_hidden()
+        assert page.url == f"{url}/"
+        page.reload()
+        expect(page.get_by_test_id("status")).to_have_text("Live")
