@@ -38,7 +38,7 @@ def tables(restriction: Restriction | None) -> Tables:
     rules = {TableId(source="s", database="d", table=name): rule for name, rule in RULES.items()}
     captured = {("d", "open")}
     return Tables(
-        "s", ["d"], lambda *name: name in captured, dialect, "utf8mb4", rules, restriction=restriction
+        "s", ["d"], lambda *name: name in captured, dialect, "utf8mb4", rules.get, restriction=restriction
     )  # fmt: skip
 
 

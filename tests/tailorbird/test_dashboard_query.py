@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cdc.topology.reader import read_topology
 from tailorbird.web.dashboard.panels.asking import rows_params
+from tailorbird.web.dashboard.panels.columns import Misfit
 from tailorbird.web.dashboard.panels.facets import MOST_VALUES, facets_params, read_facets
 from tailorbird.web.dashboard.panels.fitting import FitBoard, fit
 from tailorbird.web.dashboard.panels.rows import asked_of, page_params, read_page
@@ -151,6 +152,12 @@ def test_an_empty_index_is_an_answer() -> None:
     assert [one["values"] for one in found["facets"]] == [[], []]
     page = read_page(BOARD, asked_of(BOARD, {}), nothing)
     assert (page["rows"], page["indexed_ms"], page["pages"]) == ([], None, 1)
+
+
+@pytest.mark.parametrize("params", [{"page": "0000019999999"}, {"page": "0"}, {"page": "²"}, {"panel": "000000999"}])
+def test_pages_and_panels_that_do_not_exist_are_refused(params: dict[str, str]) -> None:
+    with pytest.raises(Misfit):
+        asked_of(BOARD, params)
 
 
 def test_rows_have_what_freshness_needs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -54,8 +55,12 @@ def test_a_record_of_a_newer_version_is_an_error() -> None:
 
 def test_a_position_of_no_format_is_foreign() -> None:
     """A forged position ends no capture; one of a newer version does."""
-    for value in (b'{"format":"x"}', b'{"format":0}', b'{"format":null}', b'{"format":[2]}'):
-        assert own_record("t.positions-x", 3, value, lambda _, value=value: read_checkpoint(value)) is None
+    for offset, value in enumerate((b'{"format":"x"}', b'{"format":0}', b'{"format":null}', b'{"format":[2]}')):
+
+        def position(content: Any, stored: bytes = value) -> object:
+            return read_checkpoint(stored)
+
+        assert own_record("t.positions-x", offset, value, position) is None
     assert counted("t.positions-x") == 4
     with pytest.raises(Fatal, match="format 2"):
         read_checkpoint(b'{"format":2}')

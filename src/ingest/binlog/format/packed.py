@@ -68,17 +68,17 @@ def variable_unsigned(data: Buffer, at: int) -> tuple[int, int]:
     """Read an unsigned integer of MySQL's serialization library. Returns the value and the offset after it.
 
     The number of trailing one bits in the first byte is the number of further bytes. Raises ValueError if the data ends
-    before the last of up to seven further bytes.
+    before the last of up to eight further bytes.
     """
     first = data[at]
     extra = 0
     while extra < 8 and first >> extra & 1:
         extra += 1
-    if extra == 8:
-        return int.from_bytes(data[at + 1 : at + 9], "little"), at + 9
     end = at + 1 + extra
     if end > len(data):
         raise ValueError("a variable-length integer runs past the end")
+    if extra == 8:
+        return int.from_bytes(data[at + 1 : end], "little"), end
     return int.from_bytes(data[at:end], "little") >> (extra + 1), end
 
 

@@ -51,9 +51,9 @@ def asked_of(board: FitBoard, params: Mapping[str, str]) -> RowsRequest:
     if by is not None and not sorts(by):
         raise Misfit(f"column {by.name} cannot be sorted by", "a column of another type")
     page, panel = params.get("page", "1"), params.get("panel", "")
-    if not page.isascii() or not page.isdigit() or not 1 <= int(page[:6]) <= MOST_PAGES:
+    if not _digits(page) or not 1 <= int(page) <= MOST_PAGES:
         raise Misfit(f"page {page[:20]!r}", f"1 to {MOST_PAGES}; download the rows, or narrow them down")
-    if panel and (not panel.isascii() or not panel.isdigit() or int(panel[:6]) >= len(board.panels)):
+    if panel and (not _digits(panel) or int(panel) >= len(board.panels)):
         raise Misfit(f"panel {panel[:20]!r}", f"one of {len(board.panels)}")
     return RowsRequest(
         columns=tuple(board.column(name) for name in dict.fromkeys(names)),
@@ -62,6 +62,10 @@ def asked_of(board: FitBoard, params: Mapping[str, str]) -> RowsRequest:
         page=int(page),
         panel=int(panel) if panel else None,
     )
+
+
+def _digits(number: str) -> bool:
+    return 0 < len(number) <= 6 and number.isascii() and number.isdigit()
 
 
 def shown_first(board: FitBoard) -> list[PanelColumn]:
