@@ -20,8 +20,8 @@ from playwright.sync_api import expect
 from starlette.applications import Starlette
 
 from cdc.model.errors import Retriable, TopologyError, UsageError
-from cdc.model.oidc import OidcRefused, OidcSettings
-from cdc.process.http_oidc import OidcIssuer, load_oidc
+from cdc.oidc.claims import OidcRefused, OidcSettings
+from cdc.oidc.http_oidc import OidcIssuer, load_oidc
 from ingest.gateway.http_api import TenantApis
 from tailorbird.operate.probes.tcp_probe import port_is_free
 from tailorbird.web.dashboard.guard.access import Access, refuse_open

@@ -18,7 +18,7 @@ from typing import Any
 from joserfc import jwt
 from joserfc.jwk import ECKey
 
-from cdc.model.oidc import OidcSettings
+from cdc.oidc.claims import OidcSettings
 
 CLIENT, SECRET = "tailorbird", "client:secret"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from cdc.model.oidc import ROLES
+from cdc.oidc.claims import ROLES
 from ingest.fleet.catalog import DatabaseSeen, database_of
 from ingest.fleet.certificate import RevokedCertificate
 from ingest.fleet.desired import DesiredSource, SourceSpec

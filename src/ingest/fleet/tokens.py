@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cdc.model.oidc import ROLES, Role
+from cdc.oidc.claims import ROLES, Role
 
 AGENT: Literal["agent"] = "agent"  # role of a token for an agent without a certificate, which may only open a stream
 SECRET = 32  # bytes

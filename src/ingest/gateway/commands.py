@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from cdc.model.errors import TailorbirdError, UsageError
-from cdc.model.oidc import ROLES
 from cdc.model.schema import TableId
+from cdc.oidc.claims import ROLES
 from ingest.fleet.certificate import RevokedCertificate, serial_of
 from ingest.fleet.desired import DesiredSource, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
 from ingest.fleet.identity import identity

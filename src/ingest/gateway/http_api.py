@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import Retriable, TailorbirdError, TopologyError, UsageError
-from cdc.model.oidc import OidcSettings
+from cdc.oidc.claims import OidcSettings
 from cdc.process.http_bounded import HEADERS, bounded_protocol
 from cdc.process.tcp_bounded import ACCEPTED_AT_ONCE, BoundedListener
 from ingest.fleet.tokens import Guesses, number_of
@@ -34,7 +34,7 @@ from ingest.gateway.commands import FleetCommands, NotFound, VersionConflict
 from ingest.gateway.http_operators import Administrator, Driver, Guard, Viewer
 
 if TYPE_CHECKING:
-    from cdc.process.http_oidc import OidcIssuer
+    from cdc.oidc.http_oidc import OidcIssuer
 
 _LONGEST = 1024 * 1024  # maximum bytes of a request's body
 # a TLS connection needs 0.1 MB
@@ -312,7 +312,7 @@ async def serve_api(
     """Serve all tenants until `stopped`, with the certificate in `folder`. Raises UsageError if it cannot listen."""
     issuer: OidcIssuer | None = None
     if oidc is not None:
-        from cdc.process.http_oidc import OidcIssuer
+        from cdc.oidc.http_oidc import OidcIssuer
 
         issuer = OidcIssuer(oidc)
     try:

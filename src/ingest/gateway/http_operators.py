@@ -11,12 +11,12 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
-from cdc.model.oidc import OidcRefused, OidcUser, Role
+from cdc.oidc.claims import OidcRefused, OidcUser, Role
 from ingest.fleet.tokens import Guesses
 from ingest.gateway.commands import FleetCommands, FleetOperator
 
 if TYPE_CHECKING:
-    from cdc.process.http_oidc import OidcIssuer
+    from cdc.oidc.http_oidc import OidcIssuer
 
 
 class Guard:

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
-from cdc.model.oidc import OidcSettings
+from cdc.oidc.claims import OidcSettings
 from cdc.process.file_topology import load_topology
 from cdc.process.kafka_grants import check_grants
 from cdc.process.proc_log_lines import log_lines
@@ -58,7 +58,7 @@ def run(
 
     `tokens` is the address for agents that use tokens, `api` the one for operators. `file` is the topology of the
     gateway's own tenant; `tenants` maps other tenants to their topologies. `oidc` is the file of an issuer
-    whose users may use `api` (`cdc.process.http_oidc`). It waits until Kafka is available. Raises
+    whose users may use `api` (`cdc.oidc.http_oidc`). It waits until Kafka is available. Raises
     UsageError if the certificate is not a gateway's, or an address is in use. However the process ends, agents connect
     again and recover.
     """
@@ -74,7 +74,7 @@ def run(
 
         check_address(api)
     if oidc is not None:
-        from cdc.process.http_oidc import load_oidc
+        from cdc.oidc.http_oidc import load_oidc
 
         if api is None:
             raise UsageError("--oidc is only used by the REST API", "--api HOST:PORT")

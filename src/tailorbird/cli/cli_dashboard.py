@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from cdc.model.oidc import OidcSettings
+    from cdc.oidc.claims import OidcSettings
     from cdc.topology.topology import Index, Topology
     from tailorbird.operate.status.captured_position import CapturedPosition
     from tailorbird.operate.status.dead_letters import DeadLetterRow, OpenDeadLetters
@@ -85,7 +85,7 @@ def _issuer(file: Path) -> OidcSettings:
     from cdc.model.extras import extras_named
 
     with extras_named("dashboard"):
-        from cdc.process.http_oidc import load_oidc
+        from cdc.oidc.http_oidc import load_oidc
     return load_oidc(file)
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
-from cdc.model.oidc import Role
+from cdc.oidc.claims import Role
 from ingest.fleet.catalog import DatabaseSeen, TableSeen
 from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.leases import Lease, Presence

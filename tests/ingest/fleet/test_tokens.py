@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.model.oidc import ROLES, Role
+from cdc.oidc.claims import ROLES, Role
 from ingest.fleet.tokens import Guesses, Token, checked, hashed, written
 
 SECRET = "s" * 43

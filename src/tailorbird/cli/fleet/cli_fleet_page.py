@@ -32,7 +32,7 @@ def page(
 
         settings = None
         if oidc is not None:
-            from cdc.process.http_oidc import load_oidc
+            from cdc.oidc.http_oidc import load_oidc
 
             settings = load_oidc(oidc)
     serve_fleet(api, ca, port=port, oidc=settings)

@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
-from cdc.model.oidc import LONGEST
+from cdc.oidc.claims import LONGEST
 from tailorbird.web.dashboard.guard.http_oidc_login import BEGIN, CALLBACK, OidcLogin
 from tailorbird.web.dashboard.pages.http_panels import page_html, serve_assets
 from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cdc.model.oidc import OidcSettings
+from cdc.oidc.claims import OidcSettings
 from tailorbird.web.dashboard.guard.http_oidc_login import OidcLogin
 from tailorbird.web.dashboard.guard.http_serve import pages_app, refuse_taken, serve_pages
 from tailorbird.web.fleet.http_fleet import FleetApi
@@ -21,7 +21,7 @@ def serve_fleet(api: str, ca: Path, *, port: int, oidc: OidcSettings | None = No
     app = pages_app()
     login: OidcLogin | None = None
     if oidc is not None:
-        from cdc.process.http_oidc import OidcIssuer
+        from cdc.oidc.http_oidc import OidcIssuer
 
         login = OidcLogin(OidcIssuer(oidc), f"http://127.0.0.1:{port}")
     serve_fleet_page(app, FleetSessions(lambda token: FleetApi(api, ca, token)), login)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cdc.model.errors import UsageError
-from cdc.model.oidc import OidcSettings
+from cdc.oidc.claims import OidcSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,10 @@ from cryptography.fernet import Fernet, InvalidToken
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from cdc.model.oidc import OidcRefused, OidcUser
+from cdc.oidc.claims import OidcRefused, OidcUser
 
 if TYPE_CHECKING:
-    from cdc.process.http_oidc import OidcIssuer
+    from cdc.oidc.http_oidc import OidcIssuer
 
 BEGIN, CALLBACK = "/login/oidc", "/login/callback"
 _SECONDS, _REMEMBERED = 600, 100_000

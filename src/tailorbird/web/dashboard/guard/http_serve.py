@@ -95,7 +95,7 @@ def guard(app: FastAPI, *, host: str, access: Access, url: str = "") -> None:
     `url` is the address of the server, for an issuer that leads browsers back."""
     oidc = None
     if access.oidc is not None:
-        from cdc.process.http_oidc import OidcIssuer
+        from cdc.oidc.http_oidc import OidcIssuer
 
         oidc = OidcLogin(OidcIssuer(access.oidc), access.oidc.url or url)
     if access.users or oidc is not None:

@@ -24,8 +24,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from cdc.model.errors import Retriable, UsageError
-from cdc.model.oidc import ALGORITHMS, LONGEST, OidcRefused, OidcSettings, OidcUser, user_of
-from cdc.topology.reader_oidc import read_oidc
+from cdc.oidc.claims import ALGORITHMS, LONGEST, OidcRefused, OidcSettings, OidcUser, user_of
+from cdc.oidc.reader_oidc import read_oidc
 
 _TIMEOUT, _LONGEST_ANSWER = 10.0, 1024 * 1024
 _AGAIN, _FRESH = 30.0, 3600.0  # seconds between two requests for keys: for an unknown one, and for revoked ones

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from cdc.model.oidc import ROLES, OidcSettings, Role
+from cdc.oidc.claims import ROLES, OidcSettings, Role
 from cdc.topology.values import Section, Value, YamlFile
 
 _URL = re.compile(r"https://[^\s/?#@]+|http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")

@@ -1,0 +1,1 @@
+"""Log users in at an OpenID Connect issuer: settings, claims of tokens, and a client of the issuer."""
