@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Producer
 
 from cdc.model.errors import Fatal, Retriable
 from cdc.model.naming import exported_topic
 from cdc.model.schema import TableId
+from cdc.process.kafka_reader import KafkaReader
 from cdc.topology.topology import Log
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut
@@ -51,31 +52,13 @@ class TopicExport:
             raise self._translated(error) from error
 
     def _last(self) -> Offsets | None:
-        consumer = Consumer(
-            client_settings(
-                self._log.brokers, group_id="tailorbird-export", enable_auto_commit=False, enable_partition_eof=True,
-                isolation_level="read_committed", fetch_wait_max_ms=20,
-            )
-        )  # fmt: skip
-        try:
-            part = TopicPartition(self._positions, 0, OFFSET_BEGINNING)
-            _, end = consumer.get_watermark_offsets(part, timeout=TIMEOUT)
-            consumer.assign([part])
-            found: Offsets | None = None
-            at, deadline = 0, time.monotonic() + 3 * TIMEOUT
-            while at < end:
-                if time.monotonic() > deadline:
-                    raise Retriable(f"cannot read {self._positions} to its end: is another export running there?")
-                for message in consumer.consume(500, 0.1):
-                    error = message.error()
-                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                        raise KafkaException(error)
-                    at = (message.offset() or 0) + (error is None)
-                    if error is None and message.key() == self._key:
-                        found = {int(p): int(o) for p, o in orjson.loads(message.value() or b"{}").items()}
-            return found
-        finally:
-            consumer.close()
+        at, found = (self._positions, 0), None
+        what = f"{self._positions} cannot be read to its end; is another export running there?"
+        with KafkaReader(self._log.brokers, "tailorbird-export", what, answer=TIMEOUT) as reader:
+            for message in reader.records({at: OFFSET_BEGINNING}, {at: reader.bounds(at)[1]}):
+                if message.key() == self._key:
+                    found = {int(p): int(o) for p, o in orjson.loads(message.value() or b"{}").items()}
+        return found
 
     def write(self, cut: ExportCut) -> None:
         """Commit a cut's records and the next offsets in one transaction. Raises Retriable while Kafka is

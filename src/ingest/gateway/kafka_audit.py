@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 import structlog
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka import KafkaError as Code
+from confluent_kafka import KafkaException, Producer
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import audit_topic
 from cdc.process.kafka_foreign import tolerated
+from cdc.process.kafka_reader import KafkaReader
 from cdc.topology.topology import Log
 from ingest.fleet.audit_chain import ChainEnd, chained
 from ingest.log.kafka_topics import TIMEOUT, client_settings, make_topic
@@ -64,42 +64,20 @@ class KafkaAudit:
 
     def newest(self, count: int) -> Sequence[Mapping[str, Any]]:
         """Return the last `count` lines, oldest first. Implements `Audit`."""
-        consumer = Consumer(
-            client_settings(
-                self._brokers, group_id="tailorbird-audit", enable_auto_commit=False, enable_partition_eof=True,
-                auto_offset_reset="earliest",
-            )
-        )  # fmt: skip
-        try:
-            low, end = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=TIMEOUT)
-            consumer.assign([TopicPartition(self._topic, 0, max(low, end - count))])
-            return self._until(consumer, end) if end > low else []
-        except KafkaException as error:
-            raise Retriable(f"Kafka at {self._brokers}: the audit log cannot be read: {error.args[0].str()}") from error
-        finally:
-            consumer.close()
+        at, found = (self._topic, 0), list[Mapping[str, Any]]()
+        with KafkaReader(
+            self._brokers, "tailorbird-audit", "the audit log cannot be read", answer=TIMEOUT
+        ) as reader:  # fmt: skip
+            low, end = reader.bounds(at)
+            for message in reader.records({at: max(low, end - count)}, {at: end}):
+                line = tolerated(self._topic, message.offset(), message.value(), _line)
+                if line is not None:
+                    found.append(line)
+        return found
 
     def close(self) -> None:
         """Send the queued lines."""
         self._producer.flush(5.0)
-
-    def _until(self, consumer: Any, end: int) -> list[Mapping[str, Any]]:
-        found = list[Mapping[str, Any]]()
-        deadline = time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline:
-            message = consumer.poll(0.5)
-            if message is None:
-                continue
-            if message.error() is not None:
-                if message.error().code() == Code._PARTITION_EOF:
-                    return found
-                raise KafkaException(message.error())
-            line = tolerated(self._topic, message.offset(), message.value(), _line)
-            if line is not None:
-                found.append(line)
-            if message.offset() + 1 >= end:
-                return found
-        raise Retriable(f"Kafka at {self._brokers}: the audit log cannot be read")
 
     def _begin_chain(self) -> None:
         """Begin a new chain: a line that Kafka did not store must not look like a removed one."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka import KafkaError as Code
+from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
 from cdc.model import naming
@@ -19,6 +17,7 @@ from cdc.model.history import Record as HistoryRecord
 from cdc.model.history import history_from_records
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.process.kafka_foreign import MALFORMED, ignored, own_record
+from cdc.process.kafka_reader import KafkaReader
 from cdc.topology.topology import Source, Topology
 from ingest.capture.marks import marks_of
 from ingest.log.kafka_topics import TIMEOUT, SourceTopics, client_settings
@@ -41,25 +40,24 @@ class CommittedRecords:
         None if there is none.
         """
         own = self._topics.positions_partition
-        with self._reader() as consumer:
-            metadata = consumer.list_topics(self._topics.positions, timeout=TIMEOUT)
-            others = [p for p in metadata.topics[self._topics.positions].partitions if p != own]
+        with self._reader() as reader:
+            others = [p for _, p in reader.partitions(self._topics.positions) if p != own]
             for partition in (own, *others):
-                found = self._last_of(consumer, partition)
+                found = self._last_of(reader, partition)
                 if found is not None:
                     return found
         return None
 
-    def _last_of(self, consumer: Any, partition: int) -> bytes | None:
+    def _last_of(self, reader: KafkaReader, partition: int) -> bytes | None:
         """Return the source's newest record in a partition of `…positions`, searched backwards in growing steps."""
         topic, wait_for_others = self._topics.positions, partition == self._topics.positions_partition
         end = self._stable_end(topic, partition, wait=wait_for_others)
-        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
+        low, _ = reader.bounds((topic, partition))
         step, high = 64, end
         while high > low:
             start = max(low, high - step)
             found: bytes | None = None
-            for offset, key, value in self._between(consumer, topic, partition, start, end):
+            for offset, key, value in self._between(reader, topic, partition, start, end):
                 if key == self._key and value is not None:
                     found = own_record(topic, offset, value, partial(_readable, value), partition) or found
             if found is not None:
@@ -72,8 +70,8 @@ class CommittedRecords:
         found: dict[TableId, TableSchema] = {}
         topic = self._topics.schemas
         end = self._stable_end(topic, 0, wait=True)
-        with self._reader() as consumer:
-            for offset, _, value in self._between(consumer, topic, 0, OFFSET_BEGINNING, end):
+        with self._reader() as reader:
+            for offset, _, value in self._between(reader, topic, 0, OFFSET_BEGINNING, end):
                 schema = own_record(topic, offset, value, schema_from_json)
                 if schema is not None and schema.table_id.source == self._source:
                     found[schema.table_id] = schema
@@ -83,9 +81,9 @@ class CommittedRecords:
         """Return the schema history of the source, in order, from an offset on (0: from the beginning)."""
         found: list[HistoryRecord] = []
         topic = self._topics.history
-        with self._reader() as consumer:
+        with self._reader() as reader:
             end = self._stable_end(topic, 0, wait=True)
-            for offset, key, value in self._between(consumer, topic, 0, start or OFFSET_BEGINNING, end):
+            for offset, key, value in self._between(reader, topic, 0, start or OFFSET_BEGINNING, end):
                 try:
                     if orjson.loads(key or b"[]")[1:2] != [self._source]:
                         continue
@@ -102,9 +100,9 @@ class CommittedRecords:
         """Return all records of the source in the quarantine topic, in order."""
         found: list[Mapping[str, Any]] = []
         topic = self._topics.quarantine
-        with self._reader() as consumer:
+        with self._reader() as reader:
             end = self._stable_end(topic, 0, wait=True)
-            for offset, _, value in self._between(consumer, topic, 0, OFFSET_BEGINNING, end):
+            for offset, _, value in self._between(reader, topic, 0, OFFSET_BEGINNING, end):
                 kept = own_record(topic, offset, value, _quarantine_record)
                 if kept is not None and kept.get("source") == self._source:
                     found.append(kept)
@@ -134,39 +132,15 @@ class CommittedRecords:
             time.sleep(0.02)
 
     def _between(
-        self, consumer: Any, topic: str, partition: int, start: int, end: int
+        self, reader: KafkaReader, topic: str, partition: int, start: int, end: int
     ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         """Yield offset, key and value of the committed records from offset `start` up to, but not including, `end`."""
-        if end == 0:
-            return
-        consumer.assign([TopicPartition(topic, partition, start)])
-        deadline = time.monotonic() + TIMEOUT
-        while True:
-            message = consumer.poll(1.0)
-            if message is None:
-                if time.monotonic() > deadline:
-                    raise Retriable(f"Kafka at {self._brokers} does not answer")
-            elif message.error() is None:
-                yield message.offset(), message.key(), message.value()
-                deadline = time.monotonic() + TIMEOUT
-            elif message.error().code() == Code._PARTITION_EOF:
-                if message.offset() >= end:
-                    return
-            elif not message.error().retriable():
-                raise KafkaException(message.error())
+        at = topic, partition
+        for message in reader.records({at: start}, {at: end}):
+            yield message.offset() or 0, message.key(), message.value()
 
-    @contextmanager
-    def _reader(self) -> Iterator[Any]:
-        consumer = Consumer(
-            client_settings(
-                self._brokers, group_id="tailorbird-capture", enable_auto_commit=False,
-                isolation_level="read_committed", enable_partition_eof=True, fetch_wait_max_ms=10,
-            )
-        )  # fmt: skip
-        try:
-            yield consumer
-        finally:
-            consumer.close()
+    def _reader(self) -> KafkaReader:
+        return KafkaReader(self._brokers, "tailorbird-capture", "committed records cannot be read", answer=TIMEOUT)
 
 
 def _readable(value: bytes, _: Any) -> bytes:

@@ -248,7 +248,7 @@ class KafkaLog:
             return
         self._searches = [*(one for one in self._searches if not one.done), search]
         floor = dict.fromkeys(range(self._topics.partitions), 0) | self._committed.get(search.topic, {})
-        KafkaSearch(client_settings(self._brokers), search, floor).start()
+        KafkaSearch(self._brokers, search, floor).start()
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka import KafkaError as Code
+from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
+from cdc.model.brokers import Brokers
 from cdc.model.errors import Fatal, Retriable
-from ingest.log.kafka_topics import TIMEOUT
+from cdc.process.kafka_reader import KafkaReader
+from ingest.log.kafka_topics import TIMEOUT, client_settings
 from ingest.records.findings import Search
-
-_BATCH = 500
 
 
 class KafkaSearch:
@@ -25,8 +23,8 @@ class KafkaSearch:
     the partitions show it to read_committed consumers, so the search waits until they do.
     """
 
-    def __init__(self, settings: Mapping[str, Any], search: Search, floor: Mapping[int, int]) -> None:
-        self._settings, self._search, self._truncation_point = settings, search, floor
+    def __init__(self, brokers: Brokers, search: Search, floor: Mapping[int, int]) -> None:
+        self._brokers, self._search, self._truncation_point = brokers, search, floor
 
     def start(self) -> None:
         """Start to read. Everything that was committed before this call is read."""
@@ -47,41 +45,13 @@ class KafkaSearch:
 
     def _read(self) -> None:
         search, ends = self._search, self._ends()
-        begins = {p: search.begin.get(p, OFFSET_BEGINNING) for p in self._truncation_point}
-        waiting = {p for p, end in ends.items() if end > max(begins[p], 0)}
-        consumer = Consumer(
-            {
-                **self._settings,
-                "group.id": "tailorbird-capture",  # required by the client; nothing is ever committed
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        try:
-            consumer.assign([TopicPartition(search.topic, p, begins[p]) for p in sorted(waiting)])
-            deadline = time.monotonic() + TIMEOUT
-            while waiting and not search.given_up and not search.full:
-                messages = consumer.consume(_BATCH, 0.05)
-                if messages:
-                    deadline = time.monotonic() + TIMEOUT
-                elif time.monotonic() > deadline:
-                    raise Retriable(f"Kafka does not answer while {search.topic} is searched")
-                for message in messages:
-                    error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
-                    if error is None:
-                        if offset < ends[partition]:
-                            search.see(partition, message.key() or b"", message.value())
-                        else:
-                            waiting.discard(partition)
-                    elif error.code() == Code._PARTITION_EOF:
-                        if offset >= ends[partition]:
-                            waiting.discard(partition)
-                    elif not error.retriable():
-                        raise KafkaException(error)
-        finally:
-            consumer.close()
+        topic, what = search.topic, f"{search.topic} cannot be searched"
+        starts = {(topic, p): search.begin.get(p, OFFSET_BEGINNING) for p in self._truncation_point}
+        with KafkaReader(self._brokers, "tailorbird-capture", what, answer=TIMEOUT) as reader:
+            for message in reader.records(starts, {(topic, p): end for p, end in ends.items()}):
+                search.see(message.partition() or 0, message.key() or b"", message.value())
+                if search.given_up or search.full:
+                    break
         search.begin, search.done = ends, True
 
     def _ends(self) -> dict[int, int]:
@@ -89,7 +59,7 @@ class KafkaSearch:
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         asked = {TopicPartition(self._search.topic, p): newest for p in self._truncation_point}
         # in a variable, because the client must live until its answers have arrived
-        admin = AdminClient(dict(self._settings))
+        admin = AdminClient(client_settings(self._brokers))
         deadline = time.monotonic() + TIMEOUT
         while True:
             found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT)

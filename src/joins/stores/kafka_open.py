@@ -10,15 +10,17 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import KEY, STAGE, place_of
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic
 from cdc.process.kafka_foreign import tolerated
+from cdc.process.kafka_reader import NewRecords
 from joins.runtime.records import as_text
 from joins.runtime.sink import OpenRow, settlement
 from joins.stores.kafka_log import consumer_of, send_dead_letters
@@ -40,55 +42,24 @@ class OpenRecords:
     _logged: dict[tuple[str, int], dict[str, tuple[int, OpenRow]]] = field(default_factory=lambda: defaultdict(dict))
     _refused: set[tuple[str, int, int]] = field(default_factory=set)
     _scanned: dict[tuple[str, int], int] = field(default_factory=dict)
-    _consumer: Consumer | None = None
-    _next: int = OFFSET_BEGINNING
+    _new: NewRecords = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._new = NewRecords(self.servers, "tailorbird-join-start", dead_letter_topic(self.topology))
 
     def refresh(self) -> dict[str, OpenRow]:
         """Read new dead-letter records, and return the rows with open ones.
 
         Empty if the dead-letter topic does not exist."""
-        topic = dead_letter_topic(self.topology)
-        try:
-            if self._consumer is None:
-                consumer = consumer_of(self.servers)
-                if topic not in consumer.list_topics(timeout=_TIMEOUT).topics:
-                    consumer.close()
-                    return {}
-                self._consumer = consumer
-                consumer.assign([TopicPartition(topic, 0, self._next)])
-                self._read(consumer, first=True)
-            else:
-                self._read(self._consumer, first=False)
-        except KafkaException:  # the next call continues where this one stopped
-            self.close()
+        for offset, value in self._new.read():
+            tolerated(dead_letter_topic(self.topology), offset, value, partial(self._take, offset))
         return dict(self.rows)
 
     def close(self) -> None:
         """Close the connection, but keep what was read."""
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._new.close()
 
-    def _read(self, consumer: Consumer, *, first: bool) -> None:
-        deadline = time.monotonic() + _TIMEOUT
-        while time.monotonic() < deadline:
-            found = consumer.consume(_AT_A_TIME, timeout=0.05 if first else 0.0)
-            ended = not found and not first
-            for message in found:  # all of them: records may follow an end, and are not returned again
-                error = message.error()
-                ended = error is not None and error.code() == KafkaError._PARTITION_EOF
-                if error is None:
-                    self._next = (message.offset() or 0) + 1
-                    self._fold(message.value(), message.offset() or 0)
-                elif not ended and not error.retriable():
-                    raise KafkaException(error)
-            if ended:
-                return
-
-    def _fold(self, value: bytes | None, offset: int) -> None:
-        tolerated(dead_letter_topic(self.topology), offset, value, lambda reported: self._take(reported, offset))
-
-    def _take(self, reported: Mapping[str, Any], offset: int) -> None:
+    def _take(self, offset: int, reported: Mapping[str, Any]) -> None:
         if reported.get("stage") == STAGE:
             self._settle(reported)
         elif reported.get("stage") == "join" and reported.get("table") == self.table:
@@ -122,7 +93,7 @@ class OpenRecords:
             self._logged.clear()
         stage, name, place = reported.get("row") or ("", "", "")
         if (stage, name) == ("join", self.table):
-            upto = reported.get("upto", self._next)
+            upto = reported.get("upto", self._new.next)
             if place in self.rows and self.rows[place].offset <= upto:
                 del self.rows[place]
             for keys in self._logged.values():

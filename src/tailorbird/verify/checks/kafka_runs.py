@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Producer
 
 from cdc.model.errors import Retriable
 from cdc.model.naming import checks_topic
 from cdc.process.kafka_foreign import tolerated
+from cdc.process.kafka_reader import KafkaReader, Partition
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import make_topic
-from tailorbird.operate.status.kafka_dead_letters import records_between
 from tailorbird.operate.status.proc_watch import Watch
 from tailorbird.verify.checks.runs import CheckRun, run_of
 
@@ -26,31 +24,26 @@ class RunsReader:
     """Reads the last run of each check. Later reads continue after the earlier ones. A context manager."""
 
     def __init__(self, topology: Topology) -> None:
-        self._brokers, self._topic = topology.log.brokers, checks_topic(topology.name)
-        self._consumer: Consumer | None = None
+        self._topic, what = checks_topic(topology.name), "cannot read the results of checks"
+        self._reader = KafkaReader(topology.log.brokers, "tailorbird-checks", what, answer=_TIMEOUT)
         self._found: dict[str, CheckRun] = {}
-        self._next: dict[int, int] = {}
+        self._next: dict[Partition, int] = {}
 
     def __enter__(self) -> RunsReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        self._reader.close()
 
     def read(self) -> dict[str, CheckRun]:
         """Return the last run by check. Empty if none ever ran. Raises Retriable while Kafka is unavailable."""
-        with _translated(self._brokers, "cannot read the results of checks"):
-            if self._consumer is None:
-                self._consumer = Consumer(self._brokers.reader("tailorbird-checks", fetch_wait_max_ms=10))
-            known = self._consumer.list_topics(timeout=_TIMEOUT).topics
-            partitions = sorted(known[self._topic].partitions) if self._topic in known else []
-            for record in records_between(self._consumer, self._topic, {p: self._next.get(p) for p in partitions}):
-                self._next[record.partition] = record.offset + 1
-                run = tolerated(self._topic, record.offset, record.value, run_of, record.partition)
-                if run is not None:
-                    self._found[run.check] = run
+        starts = {at: self._next.get(at, OFFSET_BEGINNING) for at in self._reader.partitions(self._topic)}
+        for message in self._reader.records(starts):
+            offset = message.offset() or 0
+            self._next[self._topic, message.partition() or 0] = offset + 1
+            run = tolerated(self._topic, offset, message.value(), run_of, message.partition())
+            if run is not None:
+                self._found[run.check] = run
         return dict(self._found)
 
 
@@ -71,17 +64,12 @@ def keep(topology: Topology, run: CheckRun) -> None:
 
     topic = checks_topic(topology.name)
     make_topic(topology.log, topic, 1, _CONFIG)
-    with _translated(topology.log.brokers, "cannot store the result of a check"):
+    try:
         producer = Producer({**topology.log.brokers.librdkafka(), "enable.idempotence": True, "log_level": 0})
         value = json.dumps(run.to_json()).encode()
         producer.produce(topic, key=run.check.encode(), value=value, partition=0, on_delivery=reported)
         if producer.flush(_TIMEOUT) or failed:
             raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT))
-
-
-@contextmanager
-def _translated(brokers: object, what: str) -> Iterator[None]:
-    try:
-        yield
     except KafkaException as error:
-        raise Retriable(f"Kafka at {brokers}: {error.args[0].str()}; {what}", "tailorbird stack status") from error
+        what = f"Kafka at {topology.log.brokers}: {error.args[0].str()}; cannot store the result of a check"
+        raise Retriable(what, "tailorbird stack status") from error
