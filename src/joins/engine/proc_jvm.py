@@ -54,10 +54,11 @@ def exit_code(process: subprocess.Popen[bytes], settling: float) -> int | None:
 
 @contextlib.contextmanager
 def apart(file: Path) -> Iterator[None]:
-    """Context manager: child processes that start in it write their stderr to `file`, which is overwritten.
+    """Context manager: this process, and child processes that start in it, write their stderr to `file`, which is
+    overwritten. At the end, only this process's own stderr is restored.
 
-    Use it for the start of the JVM; its Python workers inherit the redirection. Lines of Tailorbird's own log in
-    that output are copied to this process's stderr."""
+    Use it for the start of the JVM; its Python workers inherit the redirection. Lines of Tailorbird's own log are not
+    written to `file` but to this process's stderr."""
     reading, writing = os.pipe()
     ours = os.dup(2)
     threading.Thread(target=_pump, args=(reading, file), daemon=True, name="spark's stderr").start()
