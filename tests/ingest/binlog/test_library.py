@@ -458,6 +458,11 @@ def test_positions_and_addresses_are_parsed() -> None:
     assert parse_position("120") == BinlogPosition(position=120)
     assert isinstance(parse_position("0-1-5,1-1-7").gtids, MariaGtidSet)
     assert isinstance(parse_position("11111111-2222-3333-4444-555555555555:1-5").gtids, GtidSet)
+    for time in ("2026-03-01", "2026-11-05", "2026-11-27T12:00:00", "2026-11-27 12:00", "2026-03-01T12:00+01:00"):
+        with pytest.raises(ValueError, match="is a time, not a position"):
+            parse_position(time)
+    assert isinstance(parse_position("2026-11-27").gtids, MariaGtidSet), "a GTID of MariaDB"
+    assert parse_position("2026-03.000001:4").file == "2026-03.000001"
     address = parse_uri("mysql://me:s%40cret@db:3307?heartbeat=2&ssl=off")
     assert isinstance(address, ServerAddress)
     assert (address.port, address.password, address.heartbeat, address.ssl) == (3307, "s@cret", 2.0, "off")

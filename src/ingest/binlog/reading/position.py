@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -18,6 +19,8 @@ from ingest.binlog.reading.parse import (
 )
 
 T = EventType
+# a time, or a date: GTIDs of MariaDB have the same form, but no number with a leading zero
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]|\d{4}-(?:0\d-\d\d|\d\d-0\d)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,12 @@ class BinlogPosition:
 
 
 def parse_position(text: str) -> BinlogPosition:
-    """Parse a position that a user enters: `binlog.000003:4711`, a bare number, or a GTID set. Raises ValueError."""
+    """Parse a position that a user enters: `binlog.000003:4711`, a bare number, or a GTID set.
+
+    Raises ValueError, also for a date or a time, whose last part looks like a position.
+    """
+    if _DATE.match(text):
+        raise ValueError(f"{text!r} is a time, not a position: write FILE:POSITION, or a GTID set")
     if text.isdecimal():
         return BinlogPosition(position=int(text))
     name, colon, number = text.rpartition(":")
