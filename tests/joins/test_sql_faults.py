@@ -146,6 +146,14 @@ def test_a_literal_key_leaves_other_literals_alone(columns: str) -> None:
     case(columns, key="k").plan()
 
 
+@pytest.mark.parametrize(("type_", "length"), [("CHAR(2)", 2), ("VARCHAR(9)", 9)])
+def test_a_length_that_spark_ignores_is_refused(type_: str, length: int) -> None:
+    """MySQL and PostgreSQL cut the text, Spark does not."""
+    with pytest.raises(TopologyError, match="CAST to") as error:
+        case(f"id, CAST(s AS {type_}) AS x").plan()
+    assert f"left(CAST(… AS STRING), {length})" in str(error.value)
+
+
 def test_no_value_ends_an_evaluation() -> None:
     """Every function, operator and cast of every type gives a value, NULL or an unknown one for extreme values."""
     types, columns = meanings.types_of(), list(meanings.TYPES)

@@ -198,7 +198,7 @@ def test_queries_are_judged_by_the_servers_own_columns() -> None:
     loose = {**schemas, codes: replace(schemas[codes], columns=(code, *schemas[codes].columns[1:]))}
     assert judge_queries(made, schemas) == []
     (finding,) = judge_queries(made, loose)
-    assert (finding.subject, finding.check, finding.status) == ("table wide", "join key", "warning")
+    assert (finding.subject, finding.check, finding.status) == ("table wide", "collation", "warning")
     assert finding.found.startswith(
         "crm.crm.codes.code compares by utf8mb4_general_ci, which folds case, accents and trailing spaces, and joins "
         "shop.shop.lines.code:"

@@ -23,6 +23,7 @@ from joins.query.finish import compiled, text_of_expression, value
 from joins.query.value_types import INTEGERS, NULL
 from joins.select.bound import Bound, BoundGroup, BoundTree, BoundUnion
 from joins.select.by_time import by_time
+from joins.select.dependence import determined_keys
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
 from joins.select.pairing import paired
@@ -36,10 +37,15 @@ _NO_KEYS = (*_LITERALS, exp.DataTypeParam)  # within an expression
 
 
 class Binder:
-    """Binds the queries of one topology. Raises TopologyError for errors that only the schemas reveal."""
+    """Binds the queries of one topology. Raises TopologyError for errors that only the schemas reveal.
 
-    def __init__(self, topology: Topology, schemas: Mapping[TableId, TableSchema]) -> None:
-        self.topology = topology
+    With `row_key`, groups are identified by as few columns of GROUP BY as determine the others (`dependence`), but by
+    all those that the row key names."""
+
+    def __init__(
+        self, topology: Topology, schemas: Mapping[TableId, TableSchema], row_key: tuple[str, ...] | None = None
+    ) -> None:
+        self.topology, self.row_key = topology, row_key
         self.reads = Reads(topology=topology, schemas=schemas, bind=self.query)
         self.ties: Ties = {}
 
@@ -149,8 +155,22 @@ class Binder:
         expressions = [(item.expression, item.place) for item in flat.items]
         expressions += [(condition.expression, condition.place) for condition in flat.having]
         calls = [(call, place) for node, place in expressions for call in aggregates_in(node)]
+        spare = [] if self.row_key is None or always else self._determined(flat, keys, select.place)
+        same = {node.sql(): exp.Max(this=node.copy()) for node, _ in spare}
+        keys = [(node, at) for node, at in keys if node.sql() not in same]
+        calls += [(same[node.sql()], at) for node, at in spare]
         group = self._group(flat, keys, calls, select.place, always=always)
+        group.named = {**group.named, **{text: group.named[call.sql()] for text, call in same.items()}}
         return self._read(group, flat)
+
+    def _determined(self, flat: Flat, keys: list[tuple[exp.Expr, Place]], place: Place) -> list[tuple[exp.Expr, Place]]:
+        """Return the expressions of GROUP BY that the others determine."""
+        keys = list({node.sql(): (node, at) for node, at in keys}.values())
+        items = [FlatItem(name=f"g{i}", expression=node, place=at) for i, (node, at) in enumerate(keys)]
+        named = {item.expression.sql() for item in flat.items if item.name in (self.row_key or ())}
+        wanted = frozenset(i for i, (node, _) in enumerate(keys) if node.sql() in named)
+        inner = self.tree(_with_items(flat, items), place)
+        return [keys[i] for i in determined_keys(inner, len(keys), wanted)]
 
     def _group(
         self,
@@ -169,11 +189,7 @@ class Binder:
                 if node.sql() not in arguments:
                     items.append(FlatItem(name=f"x{len(arguments)}", expression=node, place=at))
                     arguments[node.sql()] = len(arguments)
-        below = Flat(
-            relations=flat.relations, shapes=flat.shapes, readings=flat.readings,
-            first=flat.first, joins=flat.joins, where=flat.where, items=items,
-        )  # fmt: skip
-        inner = self.tree(below, place)
+        inner = self.tree(_with_items(flat, items), place)
         self._check_keys(inner, keys)
         named = {node.sql(): item.name for (node, _), item in zip(keys, items, strict=False)}
         keeping, columns = Keeping(), list(inner.rows.columns[: len(keys)])
@@ -298,6 +314,14 @@ def _reading(bound: Bound, place: Place) -> Flat:
         for c in bound.rows.columns
     ]
     return Flat(relations={"": relation}, shapes={"": bound.rows}, readings={"": bound}, items=items)
+
+
+def _with_items(flat: Flat, items: list[FlatItem]) -> Flat:
+    """Return the query of a SELECT before GROUP BY, with other columns."""
+    return Flat(
+        relations=flat.relations, shapes=flat.shapes, readings=flat.readings,
+        first=flat.first, joins=flat.joins, where=flat.where, items=items,
+    )  # fmt: skip
 
 
 def _is_not_null(flat: Flat, column: exp.Column) -> bool:

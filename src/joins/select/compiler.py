@@ -17,14 +17,12 @@ from joins.query.drift import default_of
 from joins.query.group import Bag, Grouping, Top
 from joins.query.nodes import Derived, Interval, Node, Pair, PlanSource
 from joins.query.plan import MULTI_JOIN, SINK, Finish, Fragment, Output, Plan, Sink, steps_of
-from joins.select.bind import Binder
 from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, BoundTree, BoundUnion
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
-from joins.select.parser import parse_query
+from joins.select.keyed import bound_query, row_keys
 from joins.select.placed_conditions import place_conditions
 from joins.select.rowkey import RowKey
-from joins.select.rows import keys_of
 from joins.select.sql import Place, refuse
 from joins.select.topn import Ties
 
@@ -35,8 +33,7 @@ def compile_plan(topology: Topology, table: Table, schemas: Mapping[TableId, Tab
     """Return the plan of a table's query, whose row key is proved to be unique (`joins.select.rowkey`).
 
     `schemas` must have every table of `joins.select.parser.tables_of`. Raises TopologyError for errors in the query."""
-    bound = Binder(topology, schemas).query(parse_query(topology, table))
-    return _Planner(topology, table, schemas).plan(bound)
+    return _Planner(topology, table, schemas).plan(bound_query(topology, table, schemas)[1])
 
 
 def ties_of(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> Ties:
@@ -44,9 +41,7 @@ def ties_of(topology: Topology, table: Table, schemas: Mapping[TableId, TableSch
 
     They are the key of the numbered rows. A query for another database, such as DuckDB, must append them to its
     ORDER BY."""
-    binder = Binder(topology, schemas)
-    binder.query(parse_query(topology, table))
-    return binder.ties
+    return bound_query(topology, table, schemas)[0].ties
 
 
 class _Planner:
@@ -80,11 +75,7 @@ class _Planner:
     def _row_key(self, bound: BoundTree) -> RowKey:
         """Return the row key that is proved to be unique, and choose its tree. Raises TopologyError if there is
         none."""
-        keys = [
-            RowKey(self.table, bound, tree, primary)
-            for tree in bound.trees
-            for primary in keys_of(bound.flat.shapes[tree.root.alias])
-        ]
+        keys = row_keys(self.table, bound)
         found = next((key for key in keys if key.fault() is None), None)
         if found is None:
             fault = keys[0].fault()

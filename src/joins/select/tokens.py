@@ -82,6 +82,7 @@ def check_tokens(text: str, refuse: RefuseAt) -> None:
             what = f"two texts side by side: '{token.text}' '{after.text}'"
             refuse(after.line - 1, after.col, what, "a quote as \\', texts joined by ||")
     _check_patterns(tokens, refuse)
+    _check_lengths(tokens, refuse)
     _check_arguments(tokens, refuse)
 
 
@@ -104,6 +105,16 @@ def _check_arguments(tokens: Sequence[Token], refuse: RefuseAt) -> None:
             depth += inner.token_type == TokenType.L_PAREN
         if (found := wrong_arity(token.text, count, words=words)) is not None:
             refuse(token.line - 1, token.col - len(token.text) + 1, *found)
+
+
+def _check_lengths(tokens: Sequence[Token], refuse: RefuseAt) -> None:
+    """Refuse `AS VARCHAR(9)` in a CAST: Spark ignores the length, and sqlglot drops it when it parses."""
+    for as_, type_, bracket, length in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        sized = type_.text.upper() in ("CHAR", "VARCHAR", "CHARACTER", "NCHAR", "NVARCHAR")
+        if as_.token_type == TokenType.ALIAS and sized and bracket.token_type == TokenType.L_PAREN:
+            expected = f"CAST(… AS STRING), or left(CAST(… AS STRING), {length.text}), which cuts"
+            what = f"CAST to {type_.text.upper()}({length.text}), whose length Spark ignores"
+            refuse(type_.line - 1, type_.col - len(type_.text) + 1, what, expected)
 
 
 def _check_patterns(tokens: Sequence[Token], refuse: RefuseAt) -> None:

@@ -284,6 +284,13 @@ def _literal(node: exp.Expr, type_: LogicalType) -> Canonical:
     return None
 
 
+def exact_types(flat: Flat, *nodes: exp.Expr) -> bool:
+    """Return whether equal values of these columns are the same value: they have one type, which compares exactly."""
+    columns = [flat.shapes[node.table].column(node.name) for node in nodes if isinstance(node, exp.Column)]
+    types = {column.type for column in columns if column is not None}
+    return len(types) == 1 and all(type_.kind not in _INEXACT for type_ in types)
+
+
 def _equality(condition: Condition) -> _Equality | None:
     node = condition.expression.unnest()
     if not isinstance(node, exp.EQ):

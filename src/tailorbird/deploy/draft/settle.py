@@ -91,7 +91,7 @@ def _simplified(draft: Draft, table: DraftTable, file: str) -> DraftTable:
 
 def _warnings(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> tuple[str, ...]:
     """Return warnings about text join columns whose collation at the source treats different texts as equal."""
-    keys = loose_keys(compile_plan(topology, table, schemas), schemas)
+    keys = [key for key in loose_keys(compile_plan(topology, table, schemas), schemas) if key.other]
     if not keys:
         return ()
     named = ", ".join(f"{key.table_id.table}.{key.column} ({key.collation})" for key in keys)

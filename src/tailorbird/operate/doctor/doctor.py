@@ -366,13 +366,13 @@ def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:
 def judge_queries(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> list[Checkup]:
     """Compile the queries with the columns of the servers.
 
-    Return a finding for each error, and for text keys that match fewer rows here than in the source's SQL."""
+    Return a finding for each error, and for text columns that compare otherwise here than in the source's SQL."""
     try:
         found = judged(topology, schemas)
     except TopologyError as error:
         return [Checkup(subject="queries", check="types", status="fault", found=error.message, remedy=error.hint)]
     return [
-        Checkup(subject=f"table {name}", check="join key", status="warning", found=what, remedy=remedy)
+        Checkup(subject=f"table {name}", check="collation", status="warning", found=what, remedy=remedy)
         for name, warnings in found.items()
         for what, remedy in warnings
     ]

@@ -1,0 +1,82 @@
+"""Row keys of groups that omit columns which the others determine."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.model.errors import TopologyError
+from joins.query.plan import Plan
+from tests.joins.joincase import Case
+
+TABLES = {
+    "shop.lines": {"key": ["order_id", "nr"], "order_id": "int", "nr": "int", "qty": "int", "ship": "varchar(9)?"},
+    "shop.orders": {"key": ["id"], "id": "int", "customer_id": "int?", "status": "varchar(9)?", "rate": "int?"},
+    "crm.customers": {"key": ["id"], "id": "int", "name": "varchar(9)?", "nation_id": "int?"},
+    "crm.nations": {"key": ["id"], "id": "int", "name": "varchar(9)?"},
+}
+JOINED = """FROM shop.lines l JOIN shop.orders o ON o.id = l.order_id LEFT JOIN crm.customers c ON c.id = o.customer_id
+LEFT JOIN crm.nations n ON n.id = c.nation_id"""
+
+
+def plan(columns: str, row_key: str, text: str = JOINED) -> Plan:
+    query = f"SELECT {columns}, sum(l.qty) AS qty {text}"
+    return Case(tables=TABLES, query=query, row_key=row_key.split(), history=[]).plan()
+
+
+@pytest.mark.parametrize(
+    ("columns", "group", "row_key"),
+    [
+        ("o.id, o.status", "o.id, o.status", "id"),
+        ("l.order_id, o.status, c.name", "l.order_id, o.status, c.name", "order_id"),  # equal by an inner join
+        ("o.id, n.name", "o.id, n.name", "id"),  # by two joins along keys
+        ("c.id, c.name, n.name AS nation", "n.name, c.name, c.id", "id"),  # of a LEFT JOIN: NULL determines NULL
+        ("o.id, upper(c.name) AS name", "o.id, upper(c.name)", "id"),
+        ("o.id, o.status, o.rate % 2 AS odd", "o.id, o.status, o.rate % 2", "id"),
+        ("o.id, o.status, 'x' AS kind", "o.id, o.status, 'x'", "id"),
+    ],
+)
+def test_a_primary_key_determines_the_columns_of_its_row(columns: str, group: str, row_key: str) -> None:
+    """The groups have one key column, and the others are computed from equal values."""
+    found = plan(columns, row_key, f"{JOINED} GROUP BY {group}")
+    grouping = found.fragments[0].group
+    assert grouping is not None
+    assert len(grouping.keys) == 1
+    assert list(found.sink.row_key) == [row_key]
+
+
+def test_a_condition_determines_a_column() -> None:
+    """`status = 'n1'` leaves one status."""
+    plan("c.name, o.status", "name", f"{JOINED} WHERE o.status = 'n1' GROUP BY c.name, o.status")
+    with pytest.raises(TopologyError, match=r"o\.status is not in it|status is not in it"):
+        plan("c.name, o.status", "name", f"{JOINED} WHERE o.status > 'n1' GROUP BY c.name, o.status")
+
+
+@pytest.mark.parametrize(
+    ("columns", "group", "row_key"),
+    [
+        ("o.status, o.id", "o.status, o.id", "status"),
+        ("l.order_id, l.ship", "l.order_id, l.ship", "order_id"),  # a part of the key of lines
+        ("c.name, c.nation_id", "c.name, c.nation_id", "name"),  # no key
+        ("n.id, c.name", "n.id, c.name", "id"),  # against the direction of the join
+    ],
+)
+def test_other_columns_do_not(columns: str, group: str, row_key: str) -> None:
+    """The error names the missing column of GROUP BY."""
+    with pytest.raises(TopologyError, match="no key of the groups"):
+        plan(columns, row_key, f"{JOINED} GROUP BY {group}")
+
+
+def test_a_complete_row_key_keeps_its_plan() -> None:
+    """If the row key contains all columns of GROUP BY, the groups have them all, as before."""
+    grouping = plan("o.id, o.status", "id status", f"{JOINED} GROUP BY o.id, o.status").fragments[0].group
+    assert grouping is not None
+    assert len(grouping.keys) == 2
+
+
+def test_more_rows_of_one_key_are_wanted() -> None:
+    """The key columns that the row key names stay, also if another one determines them."""
+    grouping = (
+        plan("o.id, o.status, c.name", "id status", f"{JOINED} GROUP BY o.id, o.status, c.name").fragments[0].group
+    )
+    assert grouping is not None
+    assert len(grouping.keys) == 2
