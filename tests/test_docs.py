@@ -34,9 +34,9 @@ COMMANDS = [(page.relative_to(ROOT).as_posix(), line) for page in PAGES for line
 def parse(line: str) -> None:
     """Parse a command as the command line does, without running it; raise ValueError if it would be refused.
 
-    Words in capitals are placeholders; a command without arguments is only named.
+    Words in capitals are placeholders; a command without arguments is only named. The shell reads what follows `>`.
     """
-    name, *words = shlex.split(line)
+    name, *words = shlex.split(line.split(" > ")[0])
     command, context = COMMAND, None
     try:
         while True:

@@ -1,8 +1,7 @@
-"""Commands of operators of a fleet. The audit log has a line before the first effect of a command, and one with its
-outcome. Without the first line there is no effect.
+"""Commands of operators of a fleet. The audit log has a line before a command's first effect, and one for its outcome.
 
-A command writes the desired state to the fleet's topic. Coordinators and agents then apply it. If two commands write
-the same version at once, the first one wins and the other one fails with VersionConflict.
+Without the first line there is no effect. A command writes the desired state to the fleet's topic. Coordinators and
+agents then apply it. If two commands write the same version at once, the second one fails with VersionConflict.
 """
 
 from __future__ import annotations

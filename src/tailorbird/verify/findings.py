@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from cdc.model.errors import UsageError
 from cdc.model.types import Canonical
 
 Stage = Literal["log", "table", "index"]
@@ -113,9 +114,12 @@ class Verdict:
         }
 
 
-def exit_code(verdicts: Iterable[Verdict]) -> int:
-    """Return 0 if all are equal, 1 if something differs, 3 if something was not compared or there is no verdict."""
+def exit_code(verdicts: Iterable[Verdict], error: BaseException | None = None) -> int:
+    """Return the exit code of a command: 0 if all are equal, 1 if something differs, 3 if something was not compared or
+    there is no verdict. After an `error` it is 1 if something differs, 2 for a usage error, and 3 for others."""
     outcomes = {verdict.outcome for verdict in verdicts}
     if "different" in outcomes:
         return DIFFERENT
+    if error is not None:
+        return UsageError.exit_code if getattr(error, "exit_code", None) == UsageError.exit_code else UNLOGGED
     return EQUAL if outcomes == {"equal"} else UNLOGGED

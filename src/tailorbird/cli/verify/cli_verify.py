@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
 from cdc.topology.roles import KafkaRole
-from tailorbird.verify.findings import DIFFERENT, UNLOGGED, Verdict, exit_code
+from tailorbird.verify.findings import Verdict, exit_code
 from tailorbird.verify.request import STAGES, StageResult, parse_request
 from tailorbird.verify.verdict_text import lines_of
 
@@ -88,10 +88,7 @@ def verify(
     except (TailorbirdError, KeyboardInterrupt) as error:
         reported = str(error) or "interrupted: --resume continues the log stage"
         typer.echo(f"tailorbird: {reported}", err=True)
-        usage = getattr(error, "exit_code", None) == UsageError.exit_code
-        failed = UsageError.exit_code if usage else UNLOGGED
-        # a difference that was found before the error takes precedence
-        raise typer.Exit(DIFFERENT if any(one.last.differing for one in results) else failed) from error
+        raise typer.Exit(exit_code((one.last for one in results), error)) from error
     raise typer.Exit(exit_code(one.last for one in results))
 
 
