@@ -14,7 +14,8 @@ class PollAlarms:
     """Thresholds of a polled source; None: no alarm.
 
     `since_success`: seconds since all tables were polled without an error. `backlog`: rows after the last published
-    one. `behind`: how far the last published cursor is behind the greatest one, in seconds, or numbers of a feed.
+    one. `behind`: how far the last published cursor is behind the greatest one: in seconds, or with
+    `mode: feed` as a difference of numbers.
     """
 
     since_success: float | None = None

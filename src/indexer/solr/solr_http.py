@@ -72,7 +72,8 @@ class SolrConnections:
     def json(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
         """Send a request with a JSON body. Return the HTTP status and the decoded response.
 
-        A response that is not JSON becomes `{"error": {"msg": …}}`."""
+        A response that is not JSON becomes `{"error": {"msg": …}}`. Raises Retriable for the statuses 401 and 403, and
+        while Solr does not answer."""
         status, answer = self.request(method, path, None if body is None else orjson.dumps(body))
         try:
             value: dict[str, Any] = orjson.loads(answer)

@@ -13,7 +13,9 @@ from ingest.changes.kafka_changes import KafkaChanges
 
 
 def table_meant(topology: Topology, name: str) -> TableId:
-    """Return the captured table that `table` or `source.table` means. Raises UsageError if it is not exactly one."""
+    """Return the captured table that `table`, `database.table` or `source.table` means.
+
+    Raises UsageError if it is not exactly one."""
     meant = topology.tables_meant(name)
     if len(meant) == 1:
         return meant[0]

@@ -58,8 +58,8 @@ def serving(versions: Versions) -> dict[str, int]:
 
 
 def recorded(topology: Topology, versions: Versions, numbers: Mapping[str, int], names: Sequence[str]) -> Versions:
-    """Return the versions, to which the queries of the tables `names` and of their indexes are added under
-    `numbers`."""
+    """Return a copy of `versions` with the queries of the tables `names` and of their indexes, as the topology declares
+    them, under the version `numbers` (by table; 1 by default)."""
     found = declared(topology, versions, numbers)
     for name in names:
         number = numbers.get(name, 1)

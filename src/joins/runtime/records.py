@@ -81,9 +81,9 @@ class RefusedRecord(NamedTuple):
 
 
 class RowPut(NamedTuple):
-    """A whole row of the result, with its values in the order of the layout's columns.
+    """A complete row of the result, with its values in the order of the layout's columns.
 
-    `ts_ms` is the time of its newest change, `trace` has the entries of its trace without their header."""
+    `ts_ms` is the time of its newest change (ms since 1970), `trace` has the entries of its trace without their header."""
 
     values: Values
     ts_ms: int

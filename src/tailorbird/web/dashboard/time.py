@@ -105,7 +105,7 @@ def axis_of(span: Span) -> Axis:
 
 
 def edges(axis: Axis, limit: int = 2 * MOST_BARS) -> Iterator[int]:
-    """Yield the starts of the bars in order, at most `limit`."""
+    """Yield the starts of the bars in order, in milliseconds since 1970, at most `limit`."""
     after = _stepper(axis.gap)
     edge = axis.span.start
     while edge < axis.span.end and limit > 0:

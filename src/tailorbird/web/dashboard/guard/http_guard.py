@@ -1,4 +1,4 @@
-"""ASGI layers around every page: limit what a browser may load, and reject requests from other sites' pages."""
+"""ASGI layers around every page: limit what a browser may load, and reject requests with effects from other sites' pages."""
 
 from __future__ import annotations
 
