@@ -83,7 +83,7 @@ class RefusedRecord(NamedTuple):
 class RowPut(NamedTuple):
     """A complete row of the result, with its values in the order of the layout's columns.
 
-    `ts_ms` is the time of its newest change (ms since 1970), `trace` has the entries of its trace without their header."""
+    `ts_ms` is the time of its newest change (ms since 1970). `trace` has the entries of its trace, without header."""
 
     values: Values
     ts_ms: int

@@ -1,4 +1,4 @@
-"""ASGI layers around every page: limit what a browser may load, and reject requests with effects from other sites' pages."""
+"""ASGI layers around all pages: limit what a browser may load, and refuse requests with effects from other sites."""
 
 from __future__ import annotations
 
