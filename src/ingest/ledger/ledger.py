@@ -152,7 +152,8 @@ class TopologyLedger:
         self.reached: dict[str, SourceReach] = {}
 
     def schema(self, schema: TableSchema, topic: str) -> list[Partition]:
-        """Set the newest schema of a table. Returns the partitions that must be read again from the beginning."""
+        """Set the newest schema of a table. Returns the partitions that must be read again from the beginning: all
+        open ones if the text of rows changed, otherwise none. A table without a digest goes to `without`."""
         what = covered(schema, self._masked(schema))
         if what.without_grid:
             self.without[schema.table_id] = what.without_grid

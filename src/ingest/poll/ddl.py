@@ -12,7 +12,8 @@ DIALECTS = ("mysql", "mariadb", "postgresql", "sqlite")
 
 
 def check_cursor(schema: TableSchema, poll: Poll, source: Source) -> None:
-    """Raise UsageError unless the table has a valid cursor column."""
+    """Raise UsageError unless the cursor column exists and is an integer (mode `feed`), or otherwise a DATETIME or
+    TIMESTAMP that is NOT NULL."""
     column = schema.column(poll.cursor)
     where = f"table {schema.table_id}"
     if column is None:

@@ -166,7 +166,8 @@ def withdraw(
 ) -> list[TableName]:
     """Remove tables from Tailorbird's own publication, so that statements of the application work again.
 
-    Returns the tables that were removed. Empty if the publication is the operator's.
+    Returns the tables that were removed. Empty if the topology names the publication, or the source's user
+    may not change it.
     """
     named = [] if source.publication_name or not found.owned else sorted(set(unwanted) & set(found.entries))
     for schema, table in named:

@@ -43,7 +43,8 @@ class PgSource:
     def head(self) -> Position:
         """Implements `SourceServer.head`.
 
-        Also creates the slot. A table's first chunk waits until earlier commits are visible.
+        Also creates the slot. A table's first chunk waits until all transactions have ended that had written and were
+        running when it was requested (`pg_snapshot`).
         """
         with connected(self._settings) as connection:
             pg_slot.have_slot(connection, self._settings, self._names)

@@ -82,16 +82,18 @@ def select_last(schema: TableSchema, where: str) -> str:
 
 
 def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """Return the SELECT of the rows with these keys: mappings key column → canonical value. Raises ValueError for a
-    value that its column cannot have."""
+    """Return MySQL's SELECT of the rows with these keys: mappings key column → canonical value.
+
+    Raises ValueError for a text that is no number in a numeric column, or no base64 in a column of bytes."""
     shown = ", ".join(select_expression(column, quoted(column.name)) for column in schema.columns)
     return f"SELECT {shown} FROM {_name(schema)} WHERE {where_keys(schema, keys)}"
 
 
 def where_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
-    """Return the SQL condition for the rows with these keys: mappings key column → canonical value.
+    """Return MySQL's condition for the rows with these keys: mappings key column → canonical value. At least one key.
 
-    Raises ValueError for a value that its column cannot have.
+    Put it in parentheses before AND: it may be an OR. Raises ValueError for a text that is no number in a numeric
+    column, or no base64 in a column of bytes.
     """
     names = schema.primary_key
     if len(names) == 1:

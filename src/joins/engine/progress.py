@@ -48,7 +48,7 @@ def progress_of(report: Mapping[str, Any], state: Sequence[Operator] = ()) -> Ba
 
 
 def mean_milliseconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the mean duration of batches by phase, longest first."""
+    """Return the mean duration of batches by phase in ms, longest first. A phase that a report lacks counts as 0."""
     phases = {phase for report in reports for phase in report["durationMs"]}
     means = {phase: round(sum(one["durationMs"].get(phase, 0) for one in reports) / len(reports)) for phase in phases}
     return dict(sorted(means.items(), key=lambda phase: (-phase[1], phase[0])))

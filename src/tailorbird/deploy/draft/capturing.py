@@ -59,7 +59,7 @@ def _fault(topology: str, table: FoundTable, ignored: tuple[str, ...], topics: s
     if table.kind != "BASE TABLE":
         return f"a {table.kind.lower()}: logs contain only changes of tables; use its SELECT as a table's `query`"
     if table.engine.lower() != "innodb":
-        return f"engine {table.engine} has no transactions: ALTER TABLE … ENGINE=InnoDB"
+        return f"engine {table.engine} is not InnoDB: ALTER TABLE … ENGINE=InnoDB"
     if table.fault:
         return table.fault
     topic = naming.change_topic(topology, table.table_id)

@@ -1,7 +1,7 @@
 """Guess references without a foreign key from column names: `orders.customer_id` → `customers.id`.
 
-Many databases have no foreign keys, and none can refer to another server. A guess is accepted only if sampled values
-of the column are keys of the other table (`believed`)."""
+Many databases have no foreign keys, and none can refer to another server. A guess is accepted if at least
+half of the sampled values of the column are keys of the other table, or if no value was sampled (`believed`)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,9 @@ _UNREAD = {"bytes", "json"}
 
 
 def read_shape(server: FoundServer, password: str) -> FoundServer:
-    """Return the server with its tables and references. Raises UsageError if it is unreachable or refuses the login."""
+    """Return the server with its tables, up to 200 rows of each, and its references.
+
+    Raises UsageError if it is unreachable, refuses the login, or has no such database."""
     source = _source(server, password)
     try:
         with connected(source) as connection, translated(source, "look at its tables"):

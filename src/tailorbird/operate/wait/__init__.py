@@ -1,1 +1,1 @@
-"""Implement `tailorbird wait`: wait until the log, a table or an index contains a commit of a source."""
+"""Implement `tailorbird wait`: wait until Kafka, a joined table or an index contains a commit of a source."""

@@ -34,7 +34,9 @@ class StoredRows:
         self._codecs: dict[int, RowCodec] = {}
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
-        """Yield every row, in the order of the keys."""
+        """Yield (row key in hexadecimal, row) of every row, in the order of the keys.
+
+        A row that cannot be decoded has an error instead of values."""
         scanned = self._scanned
         found = rows_in_order(self._buckets, lambda at, last: scanned.pages(at, None, to_the_end=last))
         for change in found:

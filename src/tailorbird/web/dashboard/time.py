@@ -88,7 +88,8 @@ def instant_of(text: object) -> int | None:
 
 
 def solr_instant(instant: int) -> str:
-    """Format an instant as Solr reads it. Instants after the year 9999 become its last moment."""
+    """Format an instant (milliseconds since 1970) as Solr reads it. Instants outside the years 1 to 9999 become the
+    first or the last moment of these years."""
     moment = _moment(instant)
     return moment.isoformat(timespec="milliseconds") + "Z"
 
