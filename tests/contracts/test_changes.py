@@ -11,6 +11,7 @@ import pytest
 
 from cdc.model.event import ChangeEvent
 from cdc.model.schema import TableId
+from ingest.changes import kafka_changes
 from ingest.changes.feed_interfaces import ChangeTables, ahead
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.changes.merging import Offsets
@@ -119,8 +120,11 @@ def test_schemas_are_known_with_the_rows_that_have_them(place: Place) -> None:
     assert versions.at(place.source.reported[0].source.sequence).version == 1
 
 
-def test_a_position_is_found_again(place: Place) -> None:
-    """Reading from `before` shows everything after the last commit below the number, for every number."""
+def test_a_position_is_found_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading from `before` shows everything after the last commit below the number, for every number.
+
+    The newest changes are complete, also if one read returns only a part of them.
+    """
     for number in range(4):
         place.insert(number)
         place.commit()
@@ -131,6 +135,7 @@ def test_a_position_is_found_again(place: Place) -> None:
         found = [event.source.sequence for event in place.read(starts)[0]]
         assert found == [event.source.sequence for event in place.source.reported][-len(found) :]
         assert found[0] <= number < found[0] + 2
+    monkeypatch.setattr(kafka_changes, "_BATCH", 1)
     newest = place.log.newest(TABLE, place.log.released(TABLE))
     assert [change.event.source.sequence for change in newest.changes] == [
         e.source.sequence for e in place.source.reported

@@ -59,7 +59,7 @@ def test_the_grants_that_are_printed_are_enough(capture: Callable[..., Any], sta
         assert [line for line in found.values() if line["status"] == "fault"] == []
         assert code == 0
         assert found["source shop", f"{captured.name}.t"]["status"] == "warning"  # the key's collation
-        assert found["table wide", "join key"]["status"] == "warning"
+        assert found["table wide", "collation"]["status"] == "warning"
         assert (
             ".t.code compares by utf8mb4_0900_ai_ci, which folds case and" in found["table wide", "join key"]["found"]
         )

@@ -169,6 +169,7 @@ def test_the_readme_walkthrough(fleet: FleetOnServers, monkeypatch: pytest.Monke
     }  # fmt: skip
     monkeypatch.chdir(own)
     monkeypatch.setenv("TAILORBIRD_FLEET_API", fleet.apis["g1"])
+    monkeypatch.setenv("TAILORBIRD_CA_PASSPHRASE", "correct horse")  # a terminal asks for it
     said, agent = "", 0
     for number, line in enumerate(lines):
         for old, new in names.items():

@@ -51,6 +51,14 @@ def test_a_condition_determines_a_column() -> None:
         plan("c.name, o.status", "name", f"{JOINED} WHERE o.status > 'n1' GROUP BY c.name, o.status")
 
 
+def test_a_double_determines_no_integer() -> None:
+    """`9007199254740992e0` equals two integers, whose rows would become one group."""
+    columns, group = "c.name, o.rate", "GROUP BY c.name, o.rate"
+    plan(columns, "name", f"{JOINED} WHERE o.rate = 5 {group}")
+    with pytest.raises(TopologyError, match="rate is not in it"):
+        plan(columns, "name", f"{JOINED} WHERE o.rate = 9007199254740992e0 {group}")
+
+
 @pytest.mark.parametrize(
     ("columns", "group", "row_key"),
     [

@@ -19,6 +19,7 @@ from cdc.model.errors import Retriable
 Partition = tuple[str, int]  # topic and number
 _BATCH = 5_000
 _LOOK = 0.1  # seconds
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _RUNNING = "is Kafka running? `tailorbird stack status`"
 
 
@@ -48,8 +49,10 @@ class KafkaReader(AbstractContextManager["KafkaReader"]):
     def partitions(self, topic: str) -> list[Partition]:
         """Return the partitions of a topic; none if it does not exist."""
         with self._connected() as consumer:
-            known = consumer.list_topics(timeout=self._answer).topics
-            return [(topic, number) for number in sorted(known[topic].partitions)] if topic in known else []
+            found = consumer.list_topics(topic, timeout=self._answer).topics[topic]
+            if found.error is not None and found.error.code() not in _UNKNOWN:
+                raise KafkaException(found.error)
+            return [(topic, number) for number in sorted(found.partitions)]
 
     def bounds(self, at: Partition) -> tuple[int, int]:
         """Return the first retained offset of a partition, and its end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from urllib.parse import urlsplit
 
 
 def refused(addresses: str, port: int, timeout: float) -> bool:
@@ -11,9 +12,9 @@ def refused(addresses: str, port: int, timeout: float) -> bool:
     False if a server accepts it, or fails in another way, which may pass. A server is asked for at most `timeout`
     seconds."""
     for address in addresses.partition("/")[0].split(","):
-        host, _, own = address.strip().partition(":")
+        parts = urlsplit(f"//{address.strip()}")
         try:
-            socket.create_connection((host, int(own or port)), timeout).close()
+            socket.create_connection((parts.hostname or "", parts.port or port), timeout).close()
         except ConnectionRefusedError:
             continue
         except OSError:

@@ -19,7 +19,7 @@ from cdc.model.naming import change_topic, history_topic, schemas_topic
 from cdc.model.schema import TableId
 from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
-from ingest.changes.feed_interfaces import SchemaVersions
+from ingest.changes.feed_interfaces import SchemaVersions, ahead
 from ingest.changes.kafka_feed_positions import PositionRecords
 from ingest.changes.kafka_released import RUNNING, TIMEOUT, KafkaReleased, reader_settings
 from ingest.changes.merging import ChangeBatch, LogBytes, Offsets, merge
@@ -103,8 +103,12 @@ class KafkaChanges:
     def newest(self, table: TableId, ends: Offsets) -> ChangeBatch:
         """Return some dozens of the last changes before `ends` in each partition. Implements `ChangeTables`."""
         begins = self.begins(table)
-        starts = {p: max(begins[p], end - _NEWEST) for p, end in ends.items()}
-        return self.read(table, starts, ends)
+        batch = self.read(table, {p: max(begins[p], end - _NEWEST) for p, end in ends.items()}, ends)
+        changes = list(batch.changes)
+        while ahead(batch.next, ends):  # one read returns only a part of many or large records
+            batch = self.read(table, batch.next, ends)
+            changes += batch.changes
+        return ChangeBatch(tuple(changes), batch.next)
 
     def schemas(self, table: TableId) -> SchemaVersions:
         """Return the table's schemas, with those of all changes read so far. Implements `ChangeTables`."""

@@ -54,8 +54,12 @@ class TopicExport:
     def _last(self) -> Offsets | None:
         at, found = (self._positions, 0), None
         what = f"{self._positions} cannot be read to its end; is another export running there?"
+        # the end for committed records is before the open transactions of exports of other tables
+        whole = {"isolation_level": "read_uncommitted"}
+        with KafkaReader(self._log.brokers, "tailorbird-export", what, answer=TIMEOUT, **whole) as reader:
+            end = reader.bounds(at)[1]
         with KafkaReader(self._log.brokers, "tailorbird-export", what, answer=TIMEOUT) as reader:
-            for message in reader.records({at: OFFSET_BEGINNING}, {at: reader.bounds(at)[1]}):
+            for message in reader.records({at: OFFSET_BEGINNING}, {at: end}):
                 if message.key() == self._key:
                     found = {int(p): int(o) for p, o in orjson.loads(message.value() or b"{}").items()}
         return found

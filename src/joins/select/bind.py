@@ -170,7 +170,9 @@ class Binder:
         named = {item.expression.sql() for item in flat.items if item.name in (self.row_key or ())}
         wanted = frozenset(i for i, (node, _) in enumerate(keys) if node.sql() in named)
         inner = self.tree(_with_items(flat, items), place)
-        return [keys[i] for i in determined_keys(inner, len(keys), wanted)]
+        determined = determined_keys(inner, len(keys), wanted)
+        # the greatest value of a group would be plain text, no list of the members of a SET
+        return [keys[i] for i in determined if not inner.rows.columns[i].members]
 
     def _group(
         self,

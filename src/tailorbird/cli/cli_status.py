@@ -91,7 +91,7 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
         typer.echo(f"{'denied':<{WIDE}}{denied}", err=True)
     else:
         captured = _captured(topology)
-        well = _complete(topology, dead_letters, captured or {}, as_json)
+        well = _complete(topology, dead_letters, captured or {}, as_json) and captured is not None
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
             reported_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
             typer.echo(reported_as_json if as_json else f"{'open':<{WIDE}}{one}")
@@ -105,8 +105,9 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
         well = _checked(topology, as_json) and well
     if topology.only_captures:
         return well
+    away = list[str]()
     try:
-        indexes = _indexes(topology, captured)
+        indexes = _indexes(topology, captured, away)
     except TailorbirdError as error:  # the processes are already printed
         typer.echo(f"{'away':<{WIDE}}indexes: {error}", err=True)
         return False
@@ -115,7 +116,9 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
             typer.echo(json.dumps({"kind": "index", **dataclasses.asdict(each)}))
         else:
             _print_index(each)
-    return well and all(each.state == "serving" for each in indexes)
+    for why in away:
+        typer.echo(f"{'away':<{WIDE}}{why}", err=True)
+    return well and not away and all(each.state == "serving" for each in indexes)
 
 
 def _denied(topology: Topology) -> str:
@@ -138,7 +141,7 @@ def _complete(
         waiting = [*quarantined(captured), *dead_letters.read().waiting]
     except Retriable as error:
         typer.echo(f"{'away':<{WIDE}}dead letters: {error}", err=True)
-        return True
+        return False
     if as_json:
         for each in waiting:
             reported = {**dataclasses.asdict(each), "look": f"tailorbird dead-letters list {topology.file}"}
@@ -162,7 +165,7 @@ def _checked(topology: Topology, as_json: bool) -> bool:
             found = check_statuses(topology, reader.read(), time.time_ns() // 1_000_000)
     except Retriable as error:
         typer.echo(f"{'away':<{WIDE}}checks: {error}", err=True)
-        return True
+        return False
     for one in found:
         typer.echo(json.dumps(one.to_json()) if as_json else "\n".join(status_lines(one)))
     return all(one.well for one in found)
@@ -199,7 +202,8 @@ def _print_index(each: IndexStatus) -> None:
         typer.echo(f"{'':<{WIDE}}{each.remedy}")
 
 
-def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None) -> list[IndexStatus]:
+def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None, away: list[str]) -> list[IndexStatus]:
+    """Return the state of each index and peer. Adds the errors of an unavailable Solr to `away`."""
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
     from indexer.solr.solr_collection import visible_timestamp
@@ -212,7 +216,7 @@ def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None
             return visible_timestamp(topology.solr, collection)
         except Retriable as error:
             # peers are idle while Solr is unavailable
-            typer.echo(str(error), err=True)
+            away.append(str(error))
             return None
 
     def missing(index: Index) -> int | None:
