@@ -139,9 +139,15 @@ class Source:
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     def rule_of(self, table: TableId) -> TableRule | None:
-        """Return the options of a table: those of the source, or else those of a policy of the database's host. None if
-        neither has any."""
-        return self.rules.get(table) or (self.permitted(table) if self.permitted is not None else None)
+        """Return the options of a table: those of the source, which include those of a policy of the database's host.
+
+        If the source has none, the policy's apply, also to a table that is only listed: its definition leaves the host.
+        None if neither has any.
+        """
+        own = self.rules.get(table)
+        if own is not None and not own.empty:
+            return own
+        return (self.permitted(table) if self.permitted is not None else None) or own
 
     @property
     def is_trusted(self) -> bool:

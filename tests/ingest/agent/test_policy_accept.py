@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from cdc.model.errors import TopologyError, UsageError
+from cdc.model.event import Position
 from cdc.model.filters import shape_of
+from cdc.model.history import SchemaChange, TableState
+from cdc.model.schema import Column, TableSchema
 from ingest.agent.policy import NarrowedSource, refused_signal
 from ingest.agent.policy_check import PolicyFinding, ServerDatabase, findings, request_verdict
 from ingest.capture.checked_signals import checked_conditions
@@ -99,6 +102,29 @@ def test_a_configuration_can_exclude_more() -> None:
             run({**EVERY, "tables": {name: {"ignored_columns": []}}}, PLAIN)
     with pytest.raises(UsageError, match="not all tables of listed may leave"):
         run({"filter_policy": "accept", "database": "listed"}, PLAIN)
+
+
+def test_the_policy_hides_values_of_tables_that_a_configuration_excludes() -> None:
+    """Their definitions leave, so that they can be captured later: without labels and defaults of hidden columns."""
+    names = ("users", "cards", "new")
+    source = run({**EVERY, "tables": {name: {} for name in names}}, ACCEPT).source
+    limit = restriction_of(source)
+    assert limit is not None
+    columns = tuple(
+        Column(name=name, column_type="enum('gold')", default="gold", default_known=True) for name in ("iban", "phone")
+    )
+    for name in names:
+        assert not source.captures(table(name))
+        assert [column.column_type for column in limit.columns(table(name), columns)] == ["enum('')"] * 2
+        schema = TableSchema(table_id=table(name), version=1, columns=columns, primary_key=())
+        state = TableState(table_id=table(name), schema=schema, version=1)
+        [state] = limit.stored(
+            SchemaChange(position=Position(file="f", pos=4, gtid_set="", sequence=1), ddl="", tables=(state,))
+        ).tables
+        assert state.schema is not None
+        assert [column.default for column in state.schema.columns] == [None, None]
+        with pytest.raises(UsageError, match="must not use column phone"):
+            checked_conditions(source, {f"shop.{name}": "phone = '1'"})
 
 
 def test_listed_tables_of_a_configuration_have_the_exceptions() -> None:
