@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import os
 import ssl
-import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from asyncio import get_running_loop
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -25,10 +27,14 @@ from joserfc.jwk import KeySet
 
 from cdc.model.errors import Retriable, UsageError
 from cdc.oidc.claims import ALGORITHMS, LONGEST, OidcRefused, OidcSettings, OidcUser, user_of
+from cdc.oidc.fetched import Fetched
 from cdc.oidc.reader_oidc import read_oidc
 
 _TIMEOUT, _LONGEST_ANSWER = 10.0, 1024 * 1024
 _AGAIN, _FRESH = 30.0, 3600.0  # seconds between two requests for keys: for an unknown one, and for revoked ones
+_METADATA_AGAIN = 5.0  # seconds after a failed request for metadata
+_AT_ONCE = 4  # calls of coroutines; further ones wait without a thread
+T = TypeVar("T")
 
 
 def load_oidc(file: Path) -> OidcSettings:
@@ -51,15 +57,20 @@ class OidcIssuer:
 
     def __init__(self, settings: OidcSettings, now: Callable[[], float] = time.time) -> None:
         self.settings, self._now = settings, now
-        self._lock = threading.Lock()
-        self._metadata: Mapping[str, str] | None = None
-        self._keys: KeySet | None = None
-        self._asked = 0.0
+        what = settings.issuer
+        self._metadata = Fetched(f"{what}: metadata", self._fetch_metadata, now, again=_METADATA_AGAIN)
+        self._keys = Fetched(f"{what}: keys", self._fetch_keys, now, again=_AGAIN, fresh=_FRESH)
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="oidc")
         try:
             context = ssl.create_default_context(cafile=settings.ca or None)
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"{settings.ca}: {error}", "`ca:` with a file of certificates (PEM)") from error
         self._open = urllib.request.build_opener(_NoRedirects, urllib.request.HTTPSHandler(context=context)).open
+
+    async def in_thread(self, call: Callable[..., T], *values: Any) -> T:
+        """Return what a method returns, without blocking the event loop. The issuer has a few threads of its own, so a
+        slow one does not occupy those of other work."""
+        return await get_running_loop().run_in_executor(self._threads, call, *values)
 
     def login_url(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
         """Return the address of the login page. `verifier` is the secret of PKCE, of which only the hash is sent."""
@@ -94,50 +105,36 @@ class OidcIssuer:
             raise OidcRefused("the token is too long")
         try:
             try:
-                found = jwt.decode(token, self._known(), algorithms=list(ALGORITHMS))
+                found = jwt.decode(token, self._keys.value(), algorithms=list(ALGORITHMS))
             except (JoseError, ValueError):  # perhaps of a newer key
-                if not self._renew():
+                newer = self._keys.newer()
+                if newer is None:
                     raise
-                found = jwt.decode(token, self._known(), algorithms=list(ALGORITHMS))
+                found = jwt.decode(token, newer, algorithms=list(ALGORITHMS))
         except (JoseError, ValueError, TypeError) as error:
             raise OidcRefused(f"the token is not signed by the issuer ({type(error).__name__})") from error
         if str(found.header.get("typ", "JWT")).upper() != "JWT":
             raise OidcRefused("the token is not an ID token")
         return user_of(found.claims, self.settings, self._now(), nonce)
 
-    def _known(self) -> KeySet:
-        with self._lock:
-            if self._keys is None or self._now() - self._asked > _FRESH:
-                self._fetch_keys()
-            assert self._keys is not None
-            return self._keys
-
-    def _renew(self) -> bool:
-        """Fetch the keys again, unless that was done a short time ago. Return whether they were fetched."""
-        with self._lock:
-            if self._now() - self._asked < _AGAIN:
-                return False
-            self._fetch_keys()
-            return True
-
-    def _fetch_keys(self) -> None:
+    def _fetch_keys(self) -> KeySet:
         found = self._json(urllib.request.Request(self._endpoint("jwks_uri")))
         try:
-            self._keys = KeySet.import_key_set({"keys": [one for one in found["keys"] if one.get("kty") != "oct"]})
+            return KeySet.import_key_set({"keys": [one for one in found["keys"] if one.get("kty") != "oct"]})
         except (JoseError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Retriable(f"{self.settings.issuer}: its keys cannot be read: {error}") from error
-        self._asked = self._now()
+
+    def _fetch_metadata(self) -> Mapping[str, Any]:
+        url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+        found: Mapping[str, Any] = self._json(urllib.request.Request(url))
+        if found.get("issuer") != self.settings.issuer:
+            self._wrong(f"it names itself {str(found.get('issuer'))[:200]!r}")
+        if "S256" not in found.get("code_challenge_methods_supported", ["S256"]):
+            self._wrong("it does not support PKCE with S256")
+        return found
 
     def _endpoint(self, name: str) -> str:
-        if self._metadata is None:
-            url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-            found = self._json(urllib.request.Request(url))
-            if found.get("issuer") != self.settings.issuer:
-                self._wrong(f"it names itself {str(found.get('issuer'))[:200]!r}")
-            if "S256" not in found.get("code_challenge_methods_supported", ["S256"]):
-                self._wrong("it does not support PKCE with S256")
-            self._metadata = found
-        endpoint = self._metadata.get(name)
+        endpoint = self._metadata.value().get(name)
         secure = ("https://",) if self.settings.issuer.startswith("https://") else ("https://", "http://")
         if not isinstance(endpoint, str) or not endpoint.startswith(secure):
             self._wrong(f"its {name} is not an https URL")
@@ -155,7 +152,7 @@ class OidcIssuer:
             if error.code in (400, 401, 403) and request.data is not None:
                 raise OidcRefused(f"the issuer refused the login (HTTP {error.code})") from error
             raise Retriable(f"{self.settings.issuer}: HTTP {error.code}", "is the issuer available?") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             raise Retriable(f"{self.settings.issuer}: {why}", "is the issuer available?") from error
         if not isinstance(found, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,7 +35,7 @@ class Guard:
         if self._oidc is None or shown.count(".") != 2:
             return None
         try:
-            user = await asyncio.to_thread(self._oidc.verified, shown)
+            user = await self._oidc.in_thread(self._oidc.verified, shown)
         except OidcRefused as error:
             return error.message
         return replace(user, name=f"oidc:{user.name}")

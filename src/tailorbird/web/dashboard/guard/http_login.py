@@ -14,6 +14,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, quote
 
 from starlette.requests import HTTPConnection, Request
@@ -66,7 +67,8 @@ class LoginWall:
         self._sessions: OrderedDict[str, float] = OrderedDict()
         # of one address for one name, and for all names: a client at another address cannot lock a user out
         self._attempts, self._sprayed = Attempts(each=10), Attempts(each=100)
-        self._hashing = asyncio.Semaphore(2)  # each needs 19 MiB and a processor
+        # each needs 19 MiB and a processor; in threads that no other work can occupy
+        self._hashing = ThreadPoolExecutor(2, thread_name_prefix="password")
         self._session = "__Host-tailorbird" if secure else "tailorbird"
         self._form = "__Host-tailorbird-form" if secure else "tailorbird-form"
 
@@ -156,8 +158,8 @@ class LoginWall:
         # recorded before verification: of a hundred concurrent attempts only the first few may be verified
         self._attempts.wrong(who, now)
         self._sprayed.wrong(address, now)
-        async with self._hashing:
-            right = await asyncio.to_thread(is_right, self._users, name, form.get("password", ""))
+        loop, password = asyncio.get_running_loop(), form.get("password", "")
+        right = await loop.run_in_executor(self._hashing, is_right, self._users, name, password)
         if not right:
             return self._page(request, "Wrong name or password.", 401, wanted)
         self._attempts.right(who)

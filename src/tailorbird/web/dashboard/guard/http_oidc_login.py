@@ -8,7 +8,6 @@ A cookie is valid for ten minutes, in one browser, for one login. Nothing is sto
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import secrets
 from collections import OrderedDict
@@ -41,7 +40,7 @@ class OidcLogin:
     async def begin(self, to: str) -> Response:
         """Redirect to the issuer's login page. `to` is the path to open afterwards. Raises Retriable without it."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        url = await asyncio.to_thread(self._issuer.login_url, self._redirect, state, nonce, verifier)
+        url = await self._issuer.in_thread(self._issuer.login_url, self._redirect, state, nonce, verifier)
         sealed = self._box.encrypt(orjson.dumps([state, nonce, verifier, to[:2000]])).decode()
         answer = RedirectResponse(url, 303, {"Cache-Control": "no-store"})
         # lax: the issuer's page, of another site, leads back here
@@ -68,8 +67,10 @@ class OidcLogin:
             raise OidcRefused("the answer is from another issuer")
         if "error" in request.query_params:
             raise OidcRefused(f"the issuer answered: {self._one(request, 'error')[:100]}")
-        token = await asyncio.to_thread(self._issuer.exchange, self._one(request, "code"), verifier, self._redirect)
-        return await asyncio.to_thread(self._issuer.verified, token, nonce), token, to
+        token = await self._issuer.in_thread(
+            self._issuer.exchange, self._one(request, "code"), verifier, self._redirect
+        )
+        return await self._issuer.in_thread(self._issuer.verified, token, nonce), token, to
 
     def forget(self, answer: Response) -> None:
         """Delete the cookie of a login that has ended."""
