@@ -21,9 +21,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc import jwt
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from cdc.model.errors import Retriable, UsageError
 from cdc.oidc.claims import ALGORITHMS, LONGEST, OidcRefused, OidcSettings, OidcUser, user_of
@@ -119,10 +120,11 @@ class OidcIssuer:
 
     def _fetch_keys(self) -> KeySet:
         found = self._json(urllib.request.Request(self._endpoint("jwks_uri")))
-        try:
-            return KeySet.import_key_set({"keys": [one for one in found["keys"] if one.get("kty") != "oct"]})
-        except (JoseError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Retriable(f"{self.settings.issuer}: its keys cannot be read: {error}") from error
+        listed = found.get("keys")
+        keys = [key for one in listed if (key := _usable(one)) is not None] if isinstance(listed, list) else []
+        if not keys:
+            raise Retriable(f"{self.settings.issuer}: none of its keys can be used")
+        return KeySet(keys)
 
     def _fetch_metadata(self) -> Mapping[str, Any]:
         url = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
@@ -158,6 +160,18 @@ class OidcIssuer:
         if not isinstance(found, dict):
             raise Retriable(f"{self.settings.issuer}: the answer is not a JSON object of at most 1 MiB")
         return found
+
+
+def _usable(key: Any) -> Key | None:
+    """Return a public key, or None if it is of an unknown kind, which RFC 7517 tells clients to ignore."""
+    if not isinstance(key, dict) or key.get("kty") == "oct":
+        return None
+    try:
+        found = JWKRegistry.import_key(key)
+        found.ensure_kid()
+    except (JoseError, KeyError, TypeError, ValueError, AttributeError, UnsupportedAlgorithm):
+        return None
+    return found
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
