@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cdc.model.errors import Retriable
+from cdc.oidc.claims import OidcRefused, OidcSettings, user_of
 from cdc.oidc.http_oidc import OidcIssuer
 from tests.support.oidc_issuer import Issuer, issuing
 
@@ -47,7 +49,7 @@ def publishing(issuer: Issuer, *keys: Any) -> OidcIssuer:
 
 
 def test_keys_that_are_not_understood_are_ignored() -> None:
-    """As RFC 7517 demands. An issuer adds such a key before it signs with it. Only a set without any usable key fails."""
+    """As RFC 7517 demands. An issuer adds such a key before it signs with it. Only a set without a usable key fails."""
     with issuing() as issuer:
         token, usable = issuer.token(), issuer.key.as_dict(private=False)
         for one in STRANGE:
@@ -56,3 +58,30 @@ def test_keys_that_are_not_understood_are_ignored() -> None:
         for keys in (STRANGE, []):
             with pytest.raises(Retriable, match="none of its keys"):
                 publishing(issuer, *keys).verified(token)
+
+
+SETTINGS = OidcSettings(
+    issuer="https://id.example", client_id="tailorbird", roles={"admin": frozenset({"boss@acme.example", "owners"})}
+)
+
+
+def role(settings: OidcSettings, **claims: Any) -> str:
+    token = {"iss": settings.issuer, "aud": settings.client_id, "sub": "anna", "iat": 1000, "exp": 2000, **claims}
+    return user_of(token, settings, 1500.0).role
+
+
+def test_an_unverified_address_gives_no_role() -> None:
+    """At many issuers users enter any address. It is refused as a role, too, not only as a name."""
+    settings = replace(SETTINGS, roles_claim="email")
+    assert role(settings, email="boss@acme.example", email_verified=True) == "admin"
+    for more in ({}, {"email_verified": False}, {"email_verified": "true"}, {"email_verified": 1}):
+        with pytest.raises(OidcRefused, match="has not verified"):
+            role(settings, email="boss@acme.example", **more)
+    assert role(SETTINGS, email="boss@acme.example", groups="owners") == "admin", "no role depends on the address"
+
+
+@pytest.mark.parametrize("value", [7, 0.5, True, False, {"owners": 1}, [["owners"]], [None], "", "own"])
+def test_a_claim_that_is_neither_a_list_nor_a_text_gives_no_role(value: Any) -> None:
+    for name, claims in (("groups", {"groups": value}), ("a.b", {"a": {"b": value}})):
+        with pytest.raises(OidcRefused, match="has no role"):
+            role(replace(SETTINGS, roles_claim=name), **claims)

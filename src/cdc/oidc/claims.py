@@ -73,6 +73,8 @@ def user_of(claims: Mapping[str, Any], settings: OidcSettings, now: float, nonce
         raise OidcRefused("the token is from the future")
     if nonce is not None and claims.get("nonce") != nonce:
         raise OidcRefused("the token is of another login")
+    if "email" in (settings.name_claim, settings.roles_claim) and claims.get("email_verified") is not True:
+        raise OidcRefused("the issuer has not verified the user's email address")
     return OidcUser(name=_name(claims, settings), role=_role(claims, settings), ends=ends)
 
 
@@ -87,8 +89,6 @@ def _name(claims: Mapping[str, Any], settings: OidcSettings) -> str:
     name = claims.get(settings.name_claim)
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise OidcRefused(f"the token has no claim {settings.name_claim} with a name")
-    if settings.name_claim == "email" and claims.get("email_verified") is not True:
-        raise OidcRefused("the issuer has not verified the user's email address")
     return name
 
 
@@ -98,7 +98,8 @@ def _role(claims: Mapping[str, Any], settings: OidcSettings) -> Role:
         value = claims
         for part in settings.roles_claim.split("."):
             value = value.get(part) if isinstance(value, dict) else None
-    has = {value} if isinstance(value, str) else {one for one in value or () if isinstance(one, str)}
+    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    has = {one for one in values if isinstance(one, str)}
     found = [role for role in ROLES if has & settings.roles.get(role, frozenset())]
     if not found:
         raise OidcRefused(f"the user has no role: the claim {settings.roles_claim} has none of the configured values")
