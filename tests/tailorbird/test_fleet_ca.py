@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import stat
 import subprocess
+import traceback
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ingest.fleet.certificate import certified
 from ingest.fleet.identity import FleetIdentity
 from ingest.gateway_client.grpc_stream import Credentials
 from tailorbird.cli.app import app
+from tailorbird.web.fleet import proc_ca_key
 from tailorbird.web.fleet.file_ca import init, issue, issued, request, sign
 from tailorbird.web.fleet.proc_ca_key import CaKey, change_passphrase
 
@@ -130,6 +132,19 @@ def test_a_command_signs_with_a_key_that_this_process_never_sees(tmp_path: Path)
         issue(tmp_path / "ca", PARIS, tmp_path / "other", access=CaKey(command="/nowhere/pkcs11"))
     with pytest.raises(UsageError, match="has an authority already"):
         init(tmp_path / "ca", "acme")
+
+
+def test_a_command_that_does_not_answer_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its arguments may contain the device's PIN."""
+    init(tmp_path / "ca", "acme")
+    monkeypatch.setattr(proc_ca_key, "_SECONDS", 0.2)
+    device = CaKey(command="sh -c 'exec sleep 30' --pin 123456")
+    with pytest.raises(UsageError, match=r"no signature within 0\.2 s") as caught:
+        issue(tmp_path / "ca", PARIS, tmp_path / "paris", access=device)
+    assert "123456" not in "".join(traceback.format_exception(caught.value))
+    assert "123456" not in repr(device)
+    with pytest.raises(UsageError, match="the command that signs: No such file"):
+        issue(tmp_path / "ca", PARIS, tmp_path / "paris", access=CaKey(command="PIN=123456 sign"))
 
 
 def said(*words: str) -> str:

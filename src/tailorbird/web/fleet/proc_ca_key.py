@@ -31,7 +31,7 @@ class CaKey:
     with SHA-256 (DER) to its standard output."""
 
     passphrase: str = field(default="", repr=False)
-    command: str = ""
+    command: str = field(default="", repr=False)
 
     def encrypted(self, key: ec.EllipticCurvePrivateKey) -> bytes:
         """Return the PEM of a key, encrypted if there is a passphrase."""
@@ -120,8 +120,10 @@ class CommandKey(ec.EllipticCurvePrivateKey):
         remedy = f"check {SIGN}: it reads from standard input and writes a DER signature (ECDSA, SHA-256)"
         try:
             done = subprocess.run(self._command, input=bytes(data), capture_output=True, timeout=_SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(f"the command that signs: {error}", remedy) from error
+        except subprocess.TimeoutExpired:  # its text is the whole command, perhaps with a PIN
+            raise UsageError(f"the command that signs: no signature within {_SECONDS:g} s", remedy) from None
+        except OSError as error:
+            raise UsageError(f"the command that signs: {error.strerror}", remedy) from None
         if done.returncode:
             lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
             raise UsageError(f"the command that signs ended with {done.returncode}: {lines[-1][:200]}", remedy)
