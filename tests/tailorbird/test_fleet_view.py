@@ -175,3 +175,16 @@ def test_a_session_ends_and_a_wrong_token_begins_none() -> None:
     assert sessions.api(first[:-1]) is None
     now[0] = 12 * 3600
     assert sessions.api(first) is None
+
+
+def test_a_ticket_of_a_login_is_valid_once_for_a_minute() -> None:
+    """The browser's cookie ends by itself then, but someone may have copied it."""
+    now = [0.0]
+    sessions = FleetSessions(lambda token: Gateway(token), lambda: now[0])  # type: ignore[arg-type, return-value]
+    used, late = sessions.ticket("first"), sessions.ticket("second")
+    now[0] = 59.0
+    assert (sessions.redeem(used), sessions.redeem(used), sessions.redeem("")) == ("first", None, None)
+    now[0] = 60.0
+    assert sessions.redeem(late) is None
+    kept = [sessions.ticket(str(number)) for number in range(1_001)]
+    assert (sessions.redeem(kept[0]), sessions.redeem(kept[1])) == (None, "1"), "a thousand are kept"

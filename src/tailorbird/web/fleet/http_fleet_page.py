@@ -47,6 +47,7 @@ from tailorbird.web.fleet.view import (
 )
 
 SECONDS, MOST_SESSIONS = 12 * 3600, 1_000
+_TICKET_SECONDS = 60
 _ENTERED = "tailorbird-entered"
 Session = Annotated[str, Header(alias="X-Tailorbird-Session", max_length=100)]
 Json = Annotated[Any, Body()]
@@ -58,6 +59,7 @@ class FleetSessions:
     def __init__(self, make: Callable[[str], FleetApi], now: Callable[[], float] = time.monotonic) -> None:
         self._make, self._now = make, now
         self._known: OrderedDict[str, tuple[float, FleetApi]] = OrderedDict()
+        self._tickets: OrderedDict[str, tuple[float, str]] = OrderedDict()
         self._lock = threading.Lock()
 
     def enter(self, token: str, seconds: float = SECONDS) -> str:
@@ -77,6 +79,21 @@ class FleetSessions:
         """Return the connection of a session, or None if there is none, or no longer."""
         ends, api = self._known.get(_digest(session), (0.0, None))
         return api if ends > self._now() else None
+
+    def ticket(self, session: str) -> str:
+        """Return a secret that `redeem` exchanges for the session, once, within a minute."""
+        ticket = secrets.token_urlsafe(32)
+        with self._lock:
+            self._tickets[_digest(ticket)] = (self._now() + _TICKET_SECONDS, session)
+            while len(self._tickets) > MOST_SESSIONS:
+                self._tickets.popitem(last=False)
+        return ticket
+
+    def redeem(self, ticket: str) -> str | None:
+        """Return the session of a ticket, or None if it is unknown, used or too old."""
+        with self._lock:
+            ends, session = self._tickets.pop(_digest(ticket), (0.0, None))
+            return session if ends > self._now() else None
 
 
 def serve_fleet_page(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin | None = None) -> None:
@@ -117,7 +134,6 @@ def serve_fleet_page(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin | No
 
 def _serve_login(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin) -> None:
     """Serve the requests of a login at an issuer. The gateway receives the ID token, and so checks it, too."""
-    entered = OrderedDict[str, str]()  # sessions by the digest of the cookie
 
     @app.get(BEGIN)
     async def begin() -> Response:
@@ -134,18 +150,15 @@ def _serve_login(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin) -> None
         except TailorbirdError as error:
             answer = _refused(error)
         else:
-            ticket = secrets.token_urlsafe(32)
-            entered[_digest(ticket)] = session
-            while len(entered) > MOST_SESSIONS:
-                entered.popitem(last=False)
             answer = RedirectResponse("/#entered", 303)
-            answer.set_cookie(_ENTERED, ticket, max_age=60, httponly=True, samesite="strict")
+            ticket = sessions.ticket(session)
+            answer.set_cookie(_ENTERED, ticket, max_age=_TICKET_SECONDS, httponly=True, samesite="strict")
         oidc.forget(answer)
         return answer
 
     @app.post("/api/entered")
     async def taken(request: Request) -> Response:
-        session = entered.pop(_digest(request.cookies.get(_ENTERED, "")), None)
+        session = sessions.redeem(request.cookies.get(_ENTERED, ""))
         if session is None:
             return _refused(UsageError("the login has ended", "log in again"))
         answer = JSONResponse({"session": session})
