@@ -44,20 +44,39 @@ def problems(report: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
     return found + [f"{one}: no package has it; remove it from locks/accepted.txt" for one in gone]
 
 
-def main(options: Sequence[str]) -> int:
-    """Run pip-audit on locks/dev.txt. Return 0 without problems, 1 with some, 2 if it has no result."""
+def lock_files() -> list[Path]:
+    """Return all lock files: whatever is installed from them is compared."""
+    return sorted(file for file in LOCKS.glob("*.txt") if file.name != "accepted.txt")
+
+
+def audited(file: Path, options: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what pip-audit knows about each package of a lock file. Raises ValueError if it has no result."""
     command = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off"]
-    command += ["--require-hashes", "--disable-pip", "--requirement", str(LOCKS / "dev.txt"), *options]
+    command += ["--require-hashes", "--disable-pip", "--requirement", str(file), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        report = json.loads(done.stdout)
-    except ValueError:
+        found: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        found = []
+    if not found:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        print(f"make audit: no result: {last}\nIt needs the network, and an index that answers for vulnerabilities.")
+        raise ValueError(f"no result for locks/{file.name}: {last}")
+    return found
+
+
+def main(options: Sequence[str]) -> int:
+    """Run pip-audit on all lock files. Return 0 without problems, 1 with some, 2 if it has no result."""
+    packages = dict[str, dict[str, Any]]()
+    try:
+        for file in lock_files():
+            packages |= {f"{one['name']} {one.get('version')}": one for one in audited(file, options)}
+    except ValueError as error:
+        print(f"make audit: {error}\nIt needs the network, and an index that answers for vulnerabilities.")
         return 2
+    report = {"dependencies": list(packages.values())}
     found, missing = problems(report, accepted((LOCKS / "accepted.txt").read_text())), uncompared(report)
-    for one in found:
-        print(one)
+    for problem in found:
+        print(problem)
     if missing:
         names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
         print(f"make audit: the index of this machine does not answer for {len(missing)} packages ({names}).")

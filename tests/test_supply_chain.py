@@ -18,7 +18,7 @@ from joins.kernel import proc_kernel
 from tailorbird.devtools.stack.artefacts import BUNDLES, parse_jars
 from tailorbird.devtools.stack.file_sbom import environment_sbom
 from tailorbird.devtools.stack.sbom import file_in_package, python_package, sbom_of
-from tests.audit import accepted, problems, uncompared
+from tests.audit import accepted, main, problems, uncompared
 from tests.support.wheels import OWN, ROOT, locked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -84,7 +84,30 @@ def test_the_makefile_installs_nothing_without_a_hash() -> None:
     for file in ("Makefile", "docker/Dockerfile"):
         lines = [line for line in (ROOT / file).read_text().splitlines() if re.search(r"pip install\b", line)]
         assert lines
-        assert [line for line in lines if "--require-hashes" not in line and "--no-deps" not in line] == []
+        assert [line for line in lines if not is_checked(line)] == []
+
+
+def is_checked(line: str) -> bool:
+    """Return whether a line installs only files with hashes, or this checkout alone."""
+    return all(
+        "--require-hashes" in one or re.search(r"--no-deps (--editable )?\.\s*$", one) is not None
+        for one in re.split(r"&&|\|\||;", line)
+        if re.search(r"\bpip3? install\b", one)
+    )
+
+
+def test_an_install_without_a_hash_is_found() -> None:
+    """`--no-deps` alone checks nothing, and a second command on the line is judged by itself."""
+    for line in (
+        "pip install --no-deps evil",
+        "pip install --no-deps ./evil",
+        "pip install --no-deps --editable evil",
+        "pip install --no-deps . evil",
+        "pip install --require-hashes -r locks/run.txt && pip install evil",
+    ):
+        assert not is_checked(line), line
+    for line in ("pip install --no-deps .", "pip install --no-deps --editable .", "pip install --require-hashes -r x"):
+        assert is_checked(line), line
 
 
 def test_the_sbom_lists_packages_jars_and_servers() -> None:
@@ -137,6 +160,32 @@ def test_an_audit_reports_vulnerabilities_and_what_it_could_not_compare() -> Non
     whole = {"dependencies": REPORT["dependencies"][:2]}
     assert [one.partition(":")[0] for one in problems(whole, {"CVE-2": "gone"})] == ["bad 2", "CVE-2"]
     assert uncompared(whole) == []
+
+
+def test_an_audit_reads_all_lock_files_and_needs_a_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A package of the tools can be vulnerable, too; an empty report is no success."""
+    asked, answers = list[str](), dict[str, str]()
+    good = {"name": "good", "version": "1", "vulns": []}
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(Path(command[command.index("--requirement") + 1]).name)
+        answer = answers.get(asked[-1], json.dumps({"dependencies": [good]}))
+        return subprocess.CompletedProcess(command, 0, answer, "no index")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert main([]) == 0
+    locks = {path.name for path in (ROOT / "locks").glob("*.txt")} - {"accepted.txt"}
+    assert (set(asked), len(asked)) == (locks, len(locks))
+    for answer in ('{"dependencies": []}', "{}", "[]", "", "null"):
+        answers["fuzz.txt"] = answer
+        assert main([]) == 2
+        assert "no result for locks/fuzz.txt: no index" in capsys.readouterr().out
+    answers["fuzz.txt"] = json.dumps({"dependencies": REPORT["dependencies"][:2]})
+    assert main([]) == 1
+    answers["fuzz.txt"] = json.dumps(REPORT | {"dependencies": REPORT["dependencies"][2:]})
+    assert main([]) == 2
 
 
 def test_an_accepted_vulnerability_has_a_reason() -> None:
