@@ -21,7 +21,7 @@ import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.agent.allowance import Allowance
-from ingest.agent.grpc_tasks import Capture, SourceTask, Task, TaskReport
+from ingest.agent.grpc_tasks import Capture, Decision, SourceTask, Task, TaskReport
 from ingest.agent.policy import LocalConnection, NarrowedSource, Policy, narrowed
 from ingest.fleet.catalog import DatabaseSeen, packed
 from ingest.fleet.desired import SourceSpec, source_of, spec_of
@@ -175,20 +175,50 @@ class FleetAgent:
 
         Assignments that the previous policy refused are tried again. If the databases or labels changed, the stream
         ends, because the agent announces them at the begin of a stream. `sources` in the limits applies to new sources
-        only.
+        only. An error stops the source that it concerns, and is raised when all other sources follow the policy.
         """
+        failed: Exception | None = None
         with self._lock:
             announced = self._announced()
             self._policy, self._assignments = policy, Allowance(policy.limits.assignments_per_minute)
-            for before in list(self._source_tasks.values()):
+            # first stop all: no report, log line or other source may delay the end of what the policy forbids
+            tasks = list(self._source_tasks.items())
+            decisions = [(source, before, self._reconsidered(before)) for source, before in tasks]
+            for source, before, decision in decisions:
                 newer = before.newer
-                self._apply(*before.assigned, before, keeps=False)
-                if newer is not None:
-                    self._apply(*newer, self._source_tasks[newer[1].source], keeps=True)
+                try:
+                    self._apply(decision, before, keeps=False)
+                    if newer is not None:
+                        self._apply(self._decided(*newer), self._source_tasks[source], keeps=True)
+                except Exception as error:
+                    failed = error
+                    self._fail(self._source_tasks[source], newer, error)
+                    with suppress(Exception):  # the log may be what fails
+                        log.exception("cannot apply the policy", source=source)
             self._mapped.clear()
             self._map_due = 0.0
         if self._stream is not None and self._announced() != announced:
             self._stream.close()
+        if failed is not None:
+            raise failed
+
+    def _reconsidered(self, before: SourceTask) -> Decision:
+        """Return what the present policy makes of an assigned source. If it is not the same, the session is stopped."""
+        try:
+            decision = self._decided(*before.assigned)
+        except Exception as error:  # noqa: BLE001  # `reload` raises it; until then nothing of the source is sent
+            self._stop(before)
+            return Decision(self._new_task(*before.assigned), error=error)
+        if not decision.is_same(before):
+            self._stop(before)
+        return decision
+
+    def _fail(self, source_task: SourceTask, newer: tuple[int, Assign] | None, error: Exception) -> None:
+        """Stop a source, and report an internal error of it. The next `reload` tries it again."""
+        source_task.newer = newer
+        self._stop(source_task)
+        with suppress(Exception):  # the report may be what fails
+            source_task.reported.now(FAILED, f"internal error {type(error).__name__}: see the agent's log")
 
     def _announced(self) -> Ready:
         places = [
@@ -204,45 +234,51 @@ class FleetAgent:
             return
         self._check_limits(assign, before)
         log.info("assigned", source=assign.source, epoch=assign.epoch, version=assign.version)
-        self._apply(key, assign, before, keeps=True)
+        self._apply(self._decided(key, assign), before, keeps=True)
 
-    def _apply(self, key: int, assign: Assign, before: SourceTask | None, *, keeps: bool) -> None:
-        """Capture an assignment within the policy. `keeps`: if it is refused, a previous one of its lease continues."""
+    def _new_task(self, key: int, assign: Assign) -> SourceTask:
         report = Report(source=assign.source, epoch=assign.epoch, version=assign.version, progress=APPLYING)
-        source_task = SourceTask((key, assign), assign.epoch, assign.version, TaskReport(report, self._report))
+        return SourceTask((key, assign), assign.epoch, assign.version, TaskReport(report, self._report))
+
+    def _decided(self, key: int, assign: Assign) -> Decision:
+        """Return what the policy makes of an assignment, without any effect."""
+        source_task = self._new_task(key, assign)
         try:
             spec = spec_of(orjson.loads(assign.spec), assign.topology, assign.source)
-            source_task.runs = self.narrowed(spec, assign.topology, assign.source)
-            if why := no_capture_reason(key, source_task.runs.source.type):
+            runs = self.narrowed(spec, assign.topology, assign.source)
+            if why := no_capture_reason(key, runs.source.type):
                 raise UsageError(why, "update the agent, or use a connection of that kind")
         except (TailorbirdError, ValueError) as error:
-            log.warning("refused", source=assign.source, version=assign.version, why=str(error))
-            if keeps and before is not None and before.runs is not None and before.epoch == assign.epoch:
-                before.version, before.newer = assign.version, (key, assign)
-                before.reported.refuse(assign.version, f"{error}; the previous configuration keeps running")
-                return
-            self._source_tasks[assign.source] = source_task
-            if before is not None:
-                self._stop(before)
-            source_task.reported.now(FAILED, str(error))
+            return Decision(source_task, refused=str(error))
+        source_task.runs, report = runs, source_task.reported.report
+        report.hash = effective_hash(runs.source, self._key, runs.accepted)
+        report.narrowed = bool(runs.restrictions)
+        return Decision(source_task, spec)
+
+    def _apply(self, decision: Decision, before: SourceTask | None, *, keeps: bool) -> None:
+        """Capture an assignment within the policy. `keeps`: if it is refused, a previous one of its lease continues."""
+        source_task = decision.task
+        assigned, assign = source_task.assigned, source_task.assigned[1]
+        if decision.error is not None:
+            raise decision.error
+        if keeps and before is not None and decision.keeps(before):
+            before.version, before.newer = assign.version, assigned
+            before.reported.refuse(assign.version, f"{decision.refused}; the previous configuration keeps running")
+            log.warning("refused", source=assign.source, version=assign.version, why=decision.refused)
             return
-        if (
-            before is not None
-            and before.runs == source_task.runs
-            and before.epoch == assign.epoch
-            and before.thread is not None
-        ):
-            # the same effective configuration
-            before.version, before.assigned, before.newer = assign.version, (key, assign), None
+        if before is not None and decision.is_same(before):
+            before.version, before.assigned, before.newer = assign.version, assigned, None
             before.reported.accept(assign.version)
             return
-        report.hash = effective_hash(source_task.runs.source, self._key, source_task.runs.accepted)
-        report.narrowed = bool(source_task.runs.restrictions)
-        self._source_tasks[assign.source] = source_task
         if before is not None:
             self._stop(before)
-        self._report(report)
-        self._start(assign, spec, source_task, before)
+        self._source_tasks[assign.source] = source_task
+        if decision.spec is None:
+            source_task.reported.now(FAILED, decision.refused)
+            log.warning("refused", source=assign.source, version=assign.version, why=decision.refused)
+            return
+        self._report(source_task.reported.report)
+        self._start(assign, decision.spec, source_task, before)
 
     def _check_limits(self, assign: Assign, before: SourceTask | None) -> None:
         """Raise UsageError if a limit of the policy forbids to handle one more assignment."""
@@ -274,8 +310,9 @@ class FleetAgent:
         )  # fmt: skip
         arguments = (task, before.thread if before is not None else None)
         name = f"capture {assign.source}"
-        source_task.thread = threading.Thread(target=self._run, args=arguments, name=name, daemon=True)
-        source_task.thread.start()
+        thread = threading.Thread(target=self._run, args=arguments, name=name, daemon=True)
+        thread.start()
+        source_task.thread = thread
 
     def _run(self, task: Task, before: threading.Thread | None) -> None:
         if before is not None:

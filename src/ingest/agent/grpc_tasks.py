@@ -12,6 +12,7 @@ import orjson
 
 from cdc.topology.topology import Source
 from ingest.agent.policy import LocalConnection, NarrowedSource, Policy
+from ingest.fleet.desired import SourceSpec
 from ingest.fleet.fleet_pb2 import APPLYING, FAILED, Assign, Progress, Report
 from ingest.gateway_client.gateway_log import SessionChannels
 
@@ -97,3 +98,26 @@ class SourceTask:
     runs: NarrowedSource | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The result of the policy for an assignment: a task that is not started, and what it captures (`spec`).
+
+    `refused` is why the policy refuses it. `error` is an internal error that prevented the decision.
+    """
+
+    task: SourceTask
+    spec: SourceSpec | None = None
+    refused: str = ""
+    error: Exception | None = None
+
+    def is_same(self, before: SourceTask) -> bool:
+        """Return whether the session of a previous assignment already captures the same under the same lease."""
+        same = (before.runs, before.epoch) == (self.task.runs, self.task.epoch)
+        return same and before.thread is not None and not before.stopped.is_set()
+
+    def keeps(self, before: SourceTask) -> bool:
+        """Return whether the previous assignment continues, because it has the same lease and this one is refused."""
+        allowed = before.runs is not None and not before.stopped.is_set()
+        return self.spec is None and allowed and before.epoch == self.task.epoch

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,7 +29,7 @@ from ingest.agent.file_policy import PolicyFile
 from ingest.agent.grpc_agent import FleetAgent
 from ingest.agent.grpc_tasks import Task
 from ingest.agent.mysql_catalog import seen
-from ingest.agent.policy import AgentLimits, refused_signal
+from ingest.agent.policy import AgentLimits, Policy, refused_signal
 from ingest.capture.signals import ClosableSignals, Signal
 from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import APPLIED, APPLYING, FAILED
@@ -38,6 +40,7 @@ from ingest.run_capture import Destination, ThroughGateway, capture
 
 _EVER = 1e9  # seconds
 _POLICY_EVERY = 1.0  # seconds between looks at the policy's file
+_POLICY_AGAIN = 10.0  # seconds until a policy is applied again after an internal error
 _TABLES = 100  # at most this many tables in a report of snapshots
 _MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between reports of a source's position
 
@@ -65,13 +68,13 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
     again = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: again.set())
     agent = FleetAgent(name, policy, captured, seen)
-    if metrics_port:
-        serve_operation(metrics_port, lambda: _judgement(agent, file))
     streams = Gateways(
         gateways, credentials, opened=agent.opened, commanded=agent.commanded, limits=_received(policy.limits)
     )
-    watching = threading.Thread(target=_watch, args=(file, agent, streams, stop, again), name="policy", daemon=True)
-    watching.start()
+    watch = PolicyWatch(file, agent, streams)
+    if metrics_port:
+        serve_operation(metrics_port, lambda: _judgement(agent, watch))
+    threading.Thread(target=watch.run, args=(stop, again), name="policy", daemon=True).start()
     log.info("agent started", agent=name, connections=", ".join(policy.connections))
     try:
         agent.attend(streams, stop)
@@ -84,22 +87,55 @@ def _received(limits: AgentLimits) -> ReceiveLimits:
     return ReceiveLimits(answer_bytes=limits.answer_bytes, rate=limits.receive_rate)
 
 
-def _watch(
-    file: PolicyFile, agent: FleetAgent, streams: Gateways, stop: threading.Event, again: threading.Event
-) -> None:
-    """Apply the policy whenever its file has changed, and on SIGHUP. One that cannot be read is logged and retried."""
-    while not stop.wait(_POLICY_EVERY):
-        now = again.is_set()
-        again.clear()
+class PolicyWatch:
+    """Applies the policy whenever its file has changed. No error ends it.
+
+    `error` is why the present policy is not, or not completely, applied; empty if it is.
+    """
+
+    def __init__(self, file: PolicyFile, agent: FleetAgent, streams: Gateways) -> None:
+        self._file, self._agent, self._streams = file, agent, streams
+        self._internal, self._retry_at = "", math.inf
+
+    @property
+    def error(self) -> str:
+        """Return what `/health` says; empty if all is well."""
+        if self._internal:
+            return f"the policy is not completely applied: {self._internal}"
+        return f"the previous policy applies: {self._file.error}" if self._file.error else ""
+
+    def run(self, stop: threading.Event, again: threading.Event) -> None:
+        """Look at the file until `stop`. With `again` (SIGHUP), read it at the next look."""
+        while not stop.wait(_POLICY_EVERY):
+            now = again.is_set()
+            again.clear()
+            self.look(now=now)
+
+    def look(self, *, now: bool = False) -> None:
+        """Apply the policy if it has changed, or if an error prevented that before."""
         try:
-            policy = file.changed(now=now)
+            policy = self._changed(now=now)
+            if policy is None and time.monotonic() >= self._retry_at:
+                policy = self._file.policy
+            if policy is None:
+                return
+            self._retry_at = time.monotonic() + _POLICY_AGAIN
+            self._streams.limits = _received(policy.limits)
+            self._agent.reload(policy)
+            self._internal, self._retry_at = "", math.inf
+            log.info("policy applied", connections=", ".join(policy.connections))
+        except Exception as error:
+            self._internal = f"internal error {type(error).__name__}: see the agent's log"
+            self._retry_at = min(self._retry_at, time.monotonic() + _POLICY_AGAIN)
+            with suppress(Exception):  # the log may be what fails
+                log.exception("cannot apply the policy: it is tried again")
+
+    def _changed(self, *, now: bool) -> Policy | None:
+        try:
+            return self._file.changed(now=now)
         except TailorbirdError as error:
             log.error("the policy cannot be read: the previous one applies", why=str(error))
-            continue
-        if policy is not None:
-            streams.limits = _received(policy.limits)
-            agent.reload(policy)
-            log.info("policy applied", connections=", ".join(policy.connections))
+            return None
 
 
 def captured(task: Task) -> None:
@@ -232,10 +268,10 @@ class TaskReports(Reports):
         self._task.reported.at({**self._position, "lag_ms": self._lag_ms, **tables}, every=every)
 
 
-def _judgement(agent: FleetAgent, file: PolicyFile) -> tuple[HealthVerdict, dict[str, object]]:
+def _judgement(agent: FleetAgent, watch: PolicyWatch) -> tuple[HealthVerdict, dict[str, object]]:
     """Return the agent's health: it is healthy while its policy is valid and every assigned source is captured."""
-    if file.error:
-        return HealthVerdict(status="stuck", reason=f"the previous policy applies: {file.error}"), {}
+    if watch.error:
+        return HealthVerdict(status="stuck", reason=watch.error), {}
     reports = agent.reports
     for source, one in reports.items():
         if one.progress == FAILED:

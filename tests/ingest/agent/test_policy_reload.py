@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from errno import ENOSPC
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import structlog
 
-from cdc.model.errors import TailorbirdError
+from cdc.model.errors import Retriable, TailorbirdError
+from ingest.agent import grpc_agent, run_agent
 from ingest.agent.file_policy import PolicyFile
+from ingest.agent.policy import NarrowedSource, Policy
+from ingest.fleet.desired import SourceSpec
 from tests.ingest.agent.test_agent import World, until
 from tests.ingest.agent.test_policy import POLICY, policy
 from tests.support.gateways import certificates
@@ -50,7 +57,7 @@ def test_a_session_follows_the_policy(world: World) -> None:
     [rule] = world.running["s"].source.rules.values()
     assert rule.masks == {"mail": "redact"}
     world.agent.reload(policy(POLICY.replace("users:", "people:")))
-    until(lambda: not world.running, "the session goes on")
+    until(lambda: not world.running, "the session continues")
     until(lambda: status(world)[0] == "failed", "it was not reported")
     assert "table shop.users may not leave shop-db" in status(world)[1]
     world.agent.reload(policy())
@@ -92,6 +99,116 @@ def test_other_databases_and_labels_are_announced(world: World) -> None:
     world.agent.reload(policy(POLICY.replace("{site: paris}", "{site: lyon}")))
     until(lambda: world.topic.state.presences["a1"].labels == {"site": "lyon"}, "it was not announced")
     until(lambda: "s" in world.running, "the source does not run")
+
+
+ORDERS_ONLY = POLICY.replace("users:", "people:")
+
+
+class BrokenLog:
+    """A log that cannot be written, as on a full disk."""
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(ENOSPC, "no space left on device")
+
+        return fail
+
+
+def test_errors_do_not_prolong_a_session_that_a_policy_refuses(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends even if the log cannot be written. Another source that cannot be decided ends, too; all are retried."""
+    world.dial(world.gateway("g1"))
+    world.applied(world.desire(tables={"users": {}}))
+    world.applied(world.desire("broken"), "broken")
+    world.applied(world.desire("other"), "other")
+    narrowed = world.agent.narrowed
+
+    def failing(spec: SourceSpec, topology: str, name: str) -> NarrowedSource:
+        if name == "broken":
+            raise KeyError("internal error")
+        return narrowed(spec, topology, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(grpc_agent, "log", BrokenLog())
+        patch.setattr(world.agent, "narrowed", failing)
+        with pytest.raises((OSError, KeyError)):
+            world.agent.reload(policy(ORDERS_ONLY))
+        until(lambda: set(world.running) == {"other"}, "a session continues")
+        until(lambda: status(world)[0] == "failed", "the refusal was not reported")
+        until(lambda: "KeyError" in status(world, "broken")[1], "the error was not reported")
+    world.agent.reload(policy(ORDERS_ONLY))
+    until(lambda: set(world.running) == {"other", "broken"}, "it was not tried again")
+
+
+def test_a_session_that_cannot_begin_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host may have no more threads for a moment. The session before has ended, because its policy is another."""
+    world.dial(world.gateway("g1"))
+    world.applied(world.desire(tables={"users": {}}))
+    first = world.running["s"]
+    changed = policy(POLICY.replace("sha256(pepper)", "redact"))
+    start = threading.Thread.start
+
+    def failing(thread: threading.Thread) -> None:
+        if thread.name == "capture s":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", failing)
+        with pytest.raises(RuntimeError):
+            world.agent.reload(changed)
+        until(lambda: not world.running, "the session continues")
+    assert first.stopped.is_set()
+    world.agent.reload(changed)
+    until(lambda: "s" in world.running, "it was not tried again")
+
+
+def test_all_changed_sessions_stop_before_the_first_report(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that reads slowly delays reports. It must not delay the end of a session."""
+    world.dial(world.gateway("g1"))
+    for source in ("s", "other"):
+        world.applied(world.desire(source, tables={"users": {}}), source)
+    tasks, seen = list(world.began), list[list[bool]]()
+    monkeypatch.setattr(
+        world.agent, "_send_report", lambda request: seen.append([task.stopped.is_set() for task in tasks])
+    )
+    world.agent.reload(policy(ORDERS_ONLY))
+    assert seen[0] == [True, True]
+
+
+def test_no_error_ends_the_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`/health` shows it. The policy is applied again later, without another change of its file."""
+    file, applied = tmp_path / "policy.yml", list[Policy]()
+    (tmp_path / "secret").write_text("one")
+    write(file, POLICY, 1)
+    monkeypatch.setattr(run_agent, "log", BrokenLog())
+    monkeypatch.setattr(run_agent, "_POLICY_AGAIN", 0.0)
+
+    errors = [OSError(ENOSPC, "full"), Retriable("the gateway reads nothing")]
+
+    class Agent:
+        def reload(self, policy: Policy) -> None:
+            if errors:
+                raise errors.pop()
+            applied.append(policy)
+
+    watched = PolicyFile(str(file))
+    watch = run_agent.PolicyWatch(watched, cast(Any, Agent()), cast(Any, SimpleNamespace()))
+    write(file, POLICY.replace("paris", "lyon"), 2)
+    watch.look()
+    assert watch.error == ""
+    for error in ("Retriable", "OSError"):
+        watch.look()
+        assert f"not completely applied: internal error {error}" in watch.error
+    monkeypatch.setattr(run_agent, "log", structlog.get_logger())
+    watch.look()
+    assert watch.error == ""
+    assert [one.labels for one in applied] == [{"site": "lyon"}]
+    watch.look()
+    assert len(applied) == 1
+    write(file, "dumps: [", 3)
+    watch.look()
+    watch.look()
+    assert watch.error.startswith("the previous policy applies: ")
 
 
 def write(file: Path, text: str, moment: int) -> None:
