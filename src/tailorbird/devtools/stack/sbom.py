@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ _FORMAT = "1.6"
 class SbomComponent:
     """A package, jar or server. `purl` is its package URL, which identifies it; `license` an SPDX expression or name.
 
+    `sha256` is the digest of its only file. `locked` has those of its release's files, which are found at `found_at`.
     `parts` are the package URLs of what it consists of."""
 
     kind: str = "library"
@@ -28,6 +30,8 @@ class SbomComponent:
     purl: str
     license: str = ""
     sha256: str = ""
+    locked: Collection[str] = field(default=())
+    found_at: str = ""
     parts: Collection[str] = field(default=())
 
     def described(self) -> dict[str, Any]:
@@ -38,15 +42,38 @@ class SbomComponent:
         if self.license:
             found["licenses"] = [{"license": {"name": self.license}}]
         if self.sha256:
-            found["hashes"] = [{"alg": "SHA-256", "content": self.sha256}]
+            found["hashes"] = [_hash(self.sha256)]
+        if self.locked:
+            hashes = [_hash(one) for one in sorted(self.locked)]
+            found["externalReferences"] = [{"type": "distribution", "url": self.found_at, "hashes": hashes}]
         return found
 
 
-def python_package(name: str, version: str, license: str, parts: Collection[str] = ()) -> SbomComponent:
-    """Return the component of a Python package."""
+def python_package(
+    name: str, version: str, license: str, parts: Collection[str] = (), locked: Collection[str] = ()
+) -> SbomComponent:
+    """Return the component of a Python package. `locked` has the digests of all files that `pip` accepts for it."""
     plain = name.lower().replace("_", "-")
-    purl = f"pkg:pypi/{quote(plain)}@{quote(version)}"
-    return SbomComponent(name=name, version=version, purl=purl, license=license, parts=parts)
+    purl, index = f"pkg:pypi/{quote(plain)}@{quote(version)}", f"https://pypi.org/simple/{quote(plain)}/"
+    return SbomComponent(
+        name=name, version=version, purl=purl, license=license, locked=locked, found_at=index, parts=parts
+    )
+
+
+def locked_digests(text: str) -> dict[tuple[str, str], set[str]]:
+    """Return the SHA-256 digests in a lock file, by the normalized name and the version of a package."""
+    found = dict[tuple[str, str], set[str]]()
+    digests = set[str]()
+    for line in text.splitlines():
+        if start := re.match(r"([\w.-]+)(?:\[[^]]*\])?==([^\s;]+)", line):
+            digests = found.setdefault((normalized(start[1]), start[2]), set())
+        digests |= set(re.findall(r"--hash=sha256:([0-9a-f]{64})", line))
+    return found
+
+
+def normalized(name: str) -> str:
+    """Return the name by which an index knows a package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def maven_jar(jar: Jar) -> SbomComponent:
@@ -67,6 +94,10 @@ def server(name: str, version: str, jars: Collection[Jar]) -> SbomComponent:
     parts = [maven_jar(jar).purl for jar in jars]
     purl = f"pkg:generic/{quote(name)}@{quote(version)}"
     return SbomComponent(kind="application", name=name, version=version, purl=purl, parts=parts)
+
+
+def _hash(sha256: str) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": sha256}
 
 
 def sbom_of(own: SbomComponent, components: Collection[SbomComponent]) -> bytes:
