@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from cdc.model.errors import Fatal, TopologyError
+from cdc.model.errors import Fatal, Retriable, TopologyError
 from cdc.model.schema import Column
 from ingest.agent.allowance import Allowance
 from ingest.agent.grpc_agent import FleetAgent
@@ -21,8 +21,8 @@ from ingest.agent.policy import AgentLimits
 from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import PolicySignals
 from ingest.capture.signals import Signal
-from ingest.fleet.fleet_pb2 import APPLIED, LogReply, Part, StreamRequest
-from ingest.gateway_client import grpc_channel
+from ingest.fleet.fleet_pb2 import APPLIED, Control_PgSQLWal, LogReply, Part, Report, StreamRequest
+from ingest.gateway_client import grpc_channel, grpc_stream
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream, ReceiveLimits
@@ -205,3 +205,32 @@ def test_mistakes_in_limits_name_the_key(limits: str, expected: str) -> None:
     """A policy with a wrong limit is refused as a whole."""
     with pytest.raises(TopologyError, match=expected):
         read_policy(f"limits: {limits}\n{POLICY}", file="policy.yml", environ={}, content=content)
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_gateway_that_reads_nothing_loses_the_stream(
+    gateway: HostileGateway, folder: Path, monkeypatch: pytest.MonkeyPatch, unknown: bool
+) -> None:
+    """Otherwise it could delay a new policy. Neither a report nor the answer to an unknown message waits for long."""
+    monkeypatch.setattr(grpc_stream, "_PATIENCE", 1000.0 if unknown else 0.2)
+    stream = GrpcStream(gateway.address, Credentials.of(folder / "agent"))
+    report = StreamRequest(report=Report(source="s", position=bytes(1 << 19)))
+
+    def send() -> None:
+        while stream.open:
+            with suppress(Retriable):
+                stream.report(report)
+
+    sending = threading.Thread(target=send, daemon=True)
+    with gateway.lock:  # it reads at most one message
+        sending.start()
+        if unknown:
+            wait_until(lambda: not stream.open, 1)
+            for _ in range(100):
+                gateway.send(StreamRequest(type=Control_PgSQLWal))
+        assert wait_until(lambda: not stream.open, 20)
+        sending.join(10)
+    with pytest.raises(Retriable, match="reads nothing"):
+        stream.report(report)
+    stream.close()
+    assert not sending.is_alive()

@@ -6,6 +6,7 @@ A stream is used until it ends. The next session then dials the next address (`G
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import random
 import threading
@@ -27,6 +28,7 @@ from ingest.gateway_client.grpc_channel import MOST_BYTES, SessionChannel
 _TIMEOUT = 15.0  # seconds until the gateway's hello
 _FAREWELL = 1.0  # seconds
 _BEAT = 3.0  # seconds without a message until a heartbeat is sent, while records are uncommitted
+_PATIENCE = 10.0  # seconds until a report is queued
 _AGAIN = 1.0  # maximum seconds between attempts; within that time, all sources of the agent share one attempt
 _VERSION = version("tailorbird")
 _REMEDIES = {
@@ -121,8 +123,11 @@ class GrpcStream:
         return self._ended is None
 
     def report(self, request: StreamRequest) -> None:
-        """Send a message that belongs to no session channel. Raises Retriable if the stream has ended."""
-        self._send(request)
+        """Send a message that belongs to no session channel. Raises Retriable if the stream has ended.
+
+        The stream ends if the gateway reads nothing for ten seconds, because callers may hold locks.
+        """
+        self._send(request, most=_PATIENCE)
 
     def channel(self, source: str, unasked: Callable[[LogReply], None], epoch: int = 0) -> SessionChannel:
         """Implements `SessionChannels.channel`. `epoch` is that of the lease, or 0 without a lease."""
@@ -160,12 +165,19 @@ class GrpcStream:
                 return
             yield request
 
-    def _send(self, request: StreamRequest) -> None:
+    def _send(self, request: StreamRequest, most: float = math.inf) -> None:
+        """Queue a message. If that is not possible within `most` seconds, end the stream."""
+        due = time.monotonic() + most
         while self._ended is None:
             with suppress(queue.Full):
-                self._outgoing.put(typed(request), timeout=1.0)
+                self._outgoing.put(typed(request), timeout=min(1.0, max(0.0, due - time.monotonic())))
                 return
+            if time.monotonic() >= due:
+                self._unread()
         raise self._ended
+
+    def _unread(self) -> None:
+        self._end(Retriable(f"the gateway at {self._address} reads nothing"))
 
     def _hear(self) -> None:
         try:
@@ -208,7 +220,10 @@ class GrpcStream:
         elif what == "unsupported":
             self._end(Retriable(f"the gateway does not know {reply.unsupported.what}", "update the gateway"))
         else:
-            self._outgoing.put(_unsupported(reply, f"a message of type {type_name(reply.type)}"))
+            try:  # this thread must not wait: it also receives what makes room
+                self._outgoing.put_nowait(_unsupported(reply, f"a message of type {type_name(reply.type)}"))
+            except queue.Full:
+                self._unread()
 
     def _refuse(self, reply: StreamRequest, why: str) -> None:
         """Serve nothing of a mislabelled message: tell the gateway, which audits it, and end the stream."""
