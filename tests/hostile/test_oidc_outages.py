@@ -13,8 +13,8 @@ import pytest
 
 from cdc.model.errors import Retriable, UsageError
 from cdc.oidc.claims import OidcSettings
-from cdc.oidc.fetched import Fetched, FetchRunning
 from cdc.oidc.http_oidc import OidcIssuer
+from cdc.oidc.proc_fetched import Fetched, FetchRunning
 from tailorbird.web.dashboard.guard.access import Access
 from tailorbird.web.dashboard.guard.http_serve import guard, pages_app
 from tests.support.oidc_issuer import issuing

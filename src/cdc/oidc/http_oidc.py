@@ -28,7 +28,7 @@ from joserfc.jwk import JWKRegistry, Key, KeySet
 
 from cdc.model.errors import Retriable, UsageError
 from cdc.oidc.claims import ALGORITHMS, LONGEST, OidcRefused, OidcSettings, OidcUser, user_of
-from cdc.oidc.fetched import Fetched
+from cdc.oidc.proc_fetched import Fetched
 from cdc.oidc.reader_oidc import read_oidc
 
 _TIMEOUT, _LONGEST_ANSWER = 10.0, 1024 * 1024
