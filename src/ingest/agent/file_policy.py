@@ -9,7 +9,7 @@ from cdc.model.errors import TailorbirdError, UsageError
 from ingest.agent.policy import Policy
 from ingest.agent.policy_reader import read_policy
 
-_Stamp = tuple[tuple[str, int, int, int], ...]
+_Stamps = dict[Path, tuple[int, int, int]]  # inode, time and size of each file; zeros for one that does not exist
 
 
 class PolicyFile:
@@ -21,10 +21,12 @@ class PolicyFile:
 
     def __init__(self, file: str) -> None:
         self._file, self.error = file, ""
-        self._included = list[Path]()
-        self._applied = self._seen = self._stamp()
+        self._seen: _Stamps = {}
+        self._begun: _Stamps = {}  # state of each file before it was last read
         self.policy = self._read()
-        self._applied = self._seen = self._stamp()
+        self._applied: _Stamps = self._begun
+        if not self._settle():
+            self._seen = self._begun
 
     def changed(self, *, now: bool = False) -> Policy | None:
         """Return the policy if its files have changed since it was last returned; None if they have not.
@@ -33,7 +35,7 @@ class PolicyFile:
         could be a valid policy that allows more. `now`: read it at once, even if nothing has changed. Raises
         TopologyError or UsageError for an invalid one; `policy` and the next call are unaffected.
         """
-        before, self._seen = self._seen, self._stamp()
+        before, self._seen = self._seen, self._stamps()
         if not now and (self._seen == self._applied or self._seen != before):
             return None
         try:
@@ -48,38 +50,34 @@ class PolicyFile:
         return policy
 
     def _settle(self) -> bool:
-        """Note which state was read. Return whether the file has not changed meanwhile; if it has, it is read again."""
-        after = self._stamp()
-        if after[0] != self._seen[0]:
+        """Note which state was read. Return whether no file has changed meanwhile; if one has, all are read again."""
+        after = self._stamps()
+        if after != self._begun or any(self._begun.get(file, stamp) != stamp for file, stamp in self._seen.items()):
             return False
         self._applied = self._seen = after
         return True
 
     def _read(self) -> Policy:
-        included = list[Path]()
-        try:
-            return load_policy(self._file, included)
-        finally:
-            self._included = included
+        self._begun = {Path(self._file): _stamp(Path(self._file))}
+        return load_policy(self._file, self._begun)
 
-    def _stamp(self) -> _Stamp:
-        """Return name, inode, time and size of each file; zeros for one that does not exist."""
-        return tuple(_stamp(file) for file in (Path(self._file), *self._included))
+    def _stamps(self) -> _Stamps:
+        return {file: _stamp(file) for file in self._begun}
 
 
-def _stamp(file: Path) -> tuple[str, int, int, int]:
+def _stamp(file: Path) -> tuple[int, int, int]:
     try:
         found = file.stat()
     except OSError:  # reading it reports the error
-        return str(file), 0, 0, 0
-    return str(file), found.st_ino, found.st_mtime_ns, found.st_size
+        return 0, 0, 0
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def load_policy(file: str, included: list[Path] | None = None) -> Policy:
+def load_policy(file: str, stamps: _Stamps | None = None) -> Policy:
     """Read the policy in `file`. Raises TopologyError or UsageError (exit 2) if it is missing or wrong.
 
-    The path in `${file:path}` is relative to the policy's folder. The last newline of such a file is dropped. These
-    paths are appended to `included`.
+    The path in `${file:path}` is relative to the policy's folder. The last newline of such a file is dropped. The
+    state of each such file before it is read is added to `stamps`.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
@@ -89,8 +87,8 @@ def load_policy(file: str, included: list[Path] | None = None) -> Policy:
 
     def content(path: str) -> str:
         found = Path(file).parent.joinpath(path)
-        if included is not None:
-            included.append(found)
+        if stamps is not None:
+            stamps.setdefault(found, _stamp(found))
         return found.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
 
     return read_policy(text, file=file, environ=os.environ, content=content)

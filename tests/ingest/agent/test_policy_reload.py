@@ -17,6 +17,7 @@ from cdc.model.errors import Retriable, TailorbirdError
 from ingest.agent import grpc_agent, run_agent
 from ingest.agent.file_policy import PolicyFile
 from ingest.agent.policy import NarrowedSource, Policy
+from ingest.agent.policy_reader import read_policy
 from ingest.fleet.desired import SourceSpec
 from tests.ingest.agent.test_agent import World, until
 from tests.ingest.agent.test_policy import POLICY, policy
@@ -237,6 +238,38 @@ def test_a_file_is_read_when_it_has_changed_and_rests(tmp_path: Path) -> None:
     assert (read := watched.changed()) is not None
     assert read.connections["shop-db"].password == "two"
     assert watched.changed(now=True) == read, "on SIGHUP it is read in any case"
+
+
+@pytest.mark.parametrize("changed", ["policy.yml", "secret"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_change_while_the_files_are_read_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str, first: bool
+) -> None:
+    """Also in the first read. Otherwise the agent would keep an old policy, or an old password."""
+    file, secret = tmp_path / "policy.yml", tmp_path / "secret"
+    write(file, POLICY, 1)
+    write(secret, "one", 1)
+
+    def slow(*args: Any, **kwargs: Any) -> Policy:
+        found = read_policy(*args, **kwargs)
+        if changed == "secret":
+            write(secret, "two", 3)
+        else:
+            write(file, POLICY.replace("paris", "rome"), 3)
+        return found
+
+    with monkeypatch.context() as patch:
+        if first:
+            patch.setattr("ingest.agent.file_policy.read_policy", slow)
+        watched = PolicyFile(str(file))
+        patch.setattr("ingest.agent.file_policy.read_policy", slow)
+        if not first:
+            write(file, POLICY.replace("paris", "lyon"), 2)
+            assert [watched.changed() for _ in range(2)] == [None, None]
+    looks = [watched.changed() for _ in range(4)]
+    [policy] = [one for one in looks if one is not None]
+    shown = (policy.connections["shop-db"].password, policy.labels["site"])
+    assert shown == (("two", "paris" if first else "lyon") if changed == "secret" else ("one", "rome"))
 
 
 @pytest.mark.parametrize("content", ["dumps: [", "", None])
