@@ -92,7 +92,7 @@ class FleetAgent:
         self._streams: Streams | None = None
         self._stream: GrpcStream | None = None
         self._source_tasks: dict[str, SourceTask] = {}
-        self._ended = list[threading.Thread]()
+        self._threads: dict[str, threading.Thread] = {}  # the last session of each source, which may still run
         self._mapped: dict[tuple[str, str], bytes] = {}
         self._map_due = self._map_whole = 0.0
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class FleetAgent:
                 source_task = self._source_tasks.get(request.withdraw.source)
                 if source_task is not None and source_task.epoch <= request.withdraw.epoch:
                     log.info("withdrawn", source=request.withdraw.source, why=request.withdraw.why)
-                    self._stop(self._source_tasks.pop(request.withdraw.source))
+                    self._source_tasks.pop(request.withdraw.source).stopped.set()
 
     def _refuse(self, assign: Assign, reason: str) -> None:
         self._report(
@@ -207,16 +207,16 @@ class FleetAgent:
         try:
             decision = self._decided(*before.assigned)
         except Exception as error:  # noqa: BLE001  # `reload` raises it; until then nothing of the source is sent
-            self._stop(before)
+            before.stopped.set()
             return Decision(self._new_task(*before.assigned), error=error)
         if not decision.is_same(before):
-            self._stop(before)
+            before.stopped.set()
         return decision
 
     def _fail(self, source_task: SourceTask, newer: tuple[int, Assign] | None, error: Exception) -> None:
         """Stop a source, and report an internal error of it. The next `reload` tries it again."""
         source_task.newer = newer
-        self._stop(source_task)
+        source_task.stopped.set()
         with suppress(Exception):  # the report may be what fails
             source_task.reported.now(FAILED, f"internal error {type(error).__name__}: see the agent's log")
 
@@ -271,14 +271,14 @@ class FleetAgent:
             before.reported.accept(assign.version)
             return
         if before is not None:
-            self._stop(before)
+            before.stopped.set()
         self._source_tasks[assign.source] = source_task
         if decision.spec is None:
             source_task.reported.now(FAILED, decision.refused)
             log.warning("refused", source=assign.source, version=assign.version, why=decision.refused)
             return
         self._report(source_task.reported.report)
-        self._start(assign, decision.spec, source_task, before)
+        self._start(assign, decision.spec, source_task)
 
     def _check_limits(self, assign: Assign, before: SourceTask | None) -> None:
         """Raise UsageError if a limit of the policy forbids to handle one more assignment."""
@@ -296,7 +296,7 @@ class FleetAgent:
 
         return narrowed(self._policy, spec, source_of(spec, topology, name), condition)
 
-    def _start(self, assign: Assign, spec: SourceSpec, source_task: SourceTask, before: SourceTask | None) -> None:
+    def _start(self, assign: Assign, spec: SourceSpec, source_task: SourceTask) -> None:
         assert source_task.runs is not None, "a refused configuration is never started"
         runs = source_task.runs
         if not spec.captures:
@@ -308,10 +308,12 @@ class FleetAgent:
             lambda: self._channels(source_task.epoch),
             source_task.stopped, source_task.reported,
         )  # fmt: skip
-        arguments = (task, before.thread if before is not None else None)
+        arguments = (task, self._threads.get(assign.source))
         name = f"capture {assign.source}"
         thread = threading.Thread(target=self._run, args=arguments, name=name, daemon=True)
         thread.start()
+        running = {source: one for source, one in self._threads.items() if one.is_alive()}
+        self._threads = running | {assign.source: thread}
         source_task.thread = thread
 
     def _run(self, task: Task, before: threading.Thread | None) -> None:
@@ -333,17 +335,12 @@ class FleetAgent:
         assert self._streams is not None, "sessions begin after the first stream was opened"
         return LeasedChannels(self._streams.stream(), epoch)
 
-    def _stop(self, source_task: SourceTask) -> None:
-        source_task.stopped.set()
-        if source_task.thread is not None:
-            self._ended = [*(one for one in self._ended if one.is_alive()), source_task.thread]
-
     def _end_all(self) -> None:
         with self._lock:
             for source_task in self._source_tasks.values():
-                self._stop(source_task)
-            ended = list(self._ended)
-        for thread in ended:
+                source_task.stopped.set()
+            threads = list(self._threads.values())
+        for thread in threads:
             thread.join(30.0)
 
     def _report(self, report: Report) -> None:

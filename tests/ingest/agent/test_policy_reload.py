@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import orjson
 import pytest
 import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError
 from ingest.agent import grpc_agent, run_agent
 from ingest.agent.file_policy import PolicyFile
+from ingest.agent.grpc_agent import FleetAgent
+from ingest.agent.grpc_tasks import Task
 from ingest.agent.policy import NarrowedSource, Policy
 from ingest.agent.policy_reader import read_policy
 from ingest.fleet.desired import SourceSpec
-from tests.ingest.agent.test_agent import World, until
+from ingest.fleet.fleet_pb2 import Assign, Control_MySQLBinlog, StreamRequest, Withdraw
+from tests.ingest.agent.test_agent import SPEC, World, until
 from tests.ingest.agent.test_policy import POLICY, policy
 from tests.support.gateways import certificates
 
@@ -161,6 +166,38 @@ def test_a_session_that_cannot_begin_is_tried_again(world: World, monkeypatch: p
     assert first.stopped.is_set()
     world.agent.reload(changed)
     until(lambda: "s" in world.running, "it was not tried again")
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_a_corrected_policy_begins_no_second_session(world: World, withdrawn: bool) -> None:
+    """The session that a wrong policy ended may need a while. The next one waits for it, as after a withdrawal."""
+    ends, most = threading.Event(), list[int]()
+    running = list[Task]()
+
+    def capture(task: Task) -> None:
+        running.append(task)
+        most.append(len(running))
+        task.stopped.wait()
+        ends.wait(30)
+        running.remove(task)
+
+    agent = FleetAgent("a1", policy(), capture, world.catalog_seen)
+    assign = Assign(source="s", epoch=1, version=1, spec=orjson.dumps(SPEC), topology="t")
+    request = StreamRequest(type=Control_MySQLBinlog, assign=assign)
+    agent.commanded(request)
+    until(lambda: running, "it was not begun")
+    if withdrawn:
+        agent.commanded(StreamRequest(withdraw=Withdraw(source="s", epoch=1, why="test")))
+        agent.commanded(request)
+    else:
+        agent.reload(policy(POLICY.replace("orders:", "others:")))
+        agent.reload(policy())
+    time.sleep(0.1)
+    ends.set()
+    until(lambda: len(most) == 2, "it does not begin again")
+    assert most == [1, 1]
+    for task in list(running):
+        task.stopped.set()
 
 
 def test_all_changed_sessions_stop_before_the_first_report(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
