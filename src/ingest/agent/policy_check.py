@@ -67,7 +67,10 @@ class RequestVerdict:
 
 
 def findings(local: LocalConnection, database: ServerDatabase) -> Iterator[PolicyFinding]:
-    """Yield what may leave of each table that the server or the policy names, by name."""
+    """Yield what may leave of each table that the server or the policy names, by name.
+
+    Then yield each column that the policy hides in every table of the database, but no table has (`table` is `*`).
+    """
     policy = local.databases[database.name]
     for table in sorted({*database.tables, *policy.tables}):
         name = f"{database.name}.{table}"
@@ -85,6 +88,12 @@ def findings(local: LocalConnection, database: ServerDatabase) -> Iterator[Polic
             yield PolicyFinding(connection=local.alias, table=name, leaves=False, why=f"{why}: {remedy}")
             continue
         yield _finding(local.alias, name, allowed, database.tables[table], policy)
+    every, columns = policy.default or TablePolicy(), (name for names in database.tables.values() for name in names)
+    known = {_ROWID, *map(fold_identifier, columns)}
+    for column in dict.fromkeys((*every.ignored, *every.masks)):
+        if fold_identifier(column) not in known:
+            why = f"no table has a column {column}: check the policy for a misspelt name"
+            yield PolicyFinding(connection=local.alias, table=f"{database.name}.*", leaves=True, why=why)
 
 
 def _withheld(policy: DatabasePolicy, table: str) -> str:

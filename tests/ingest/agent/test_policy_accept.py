@@ -225,6 +225,17 @@ def test_the_check_says_what_leaves() -> None:
     assert "misspelt" in misspelt.why
 
 
+def test_the_check_reports_a_misspelt_column_of_the_database() -> None:
+    """It is not expected in each table, but in one. Otherwise the column that was meant would leave."""
+    assert "*" not in found(ACCEPT)
+    for right, wrong in (("[iban]", "[ibann]"), ("{phone: redact}", "{fone: redact}")):
+        one = found(ACCEPT.replace(right, wrong))["*"]
+        column = wrong.strip("[{}]").partition(":")[0]
+        assert str(one) == (
+            f"shop-db shop.*: leaves; no table has a column {column}: check the policy for a misspelt name"
+        )
+
+
 def test_the_check_knows_whether_the_log_names_columns() -> None:
     """Tables with hidden columns are left out otherwise, and the check says how to change that."""
     for names, remedy in ((False, "binlog_row_metadata = FULL"), (None, "upgrade the server")):
