@@ -3,7 +3,7 @@
 The example is `SELECT o.*, c.n FROM shop.orders o JOIN (SELECT id, upper(name) AS n FROM crm.customers) c ON c.id =
 o.customer_id`.
 
-1. **Parse** (`parser`, `tokens`, `semijoin`, `ranked`, `timed`) turns text into the supported shape of a query (`sql`).
+1. **Parse** (`parser`, `tokens`, `semijoin`, `ranked`) turns text into the supported shape of a query (`sql`).
    It refuses what cannot be kept correct. It also rewrites EXISTS as a join.
 2. **Flatten** (`flatten`) merges subqueries and views into the outer query where possible, and expands `*`. In the
    result (`flat`) every column names its table. The example becomes `SELECT o.id, o.customer_id,

@@ -15,13 +15,13 @@ from cdc.model.schema import TableSchema
 from cdc.topology.topology import Topology
 from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
+from joins.query.timed import Bound, bounds_of, columns_of, has_interval
 from joins.query.value_types import family
 from joins.select.bound import BoundInterval
 from joins.select.flat import Condition, Flat, FlatJoin
 from joins.select.pairing import PAIRS, Bind, QueryCut, aliases_in, columns_used, may_lack, over, side_of
 from joins.select.rows import QueryRows
 from joins.select.sql import Place, refuse
-from joins.select.timed import Bound, bounds_of, columns_of, has_interval
 from joins.select.tree import meetings, why_no_tree
 
 

@@ -20,9 +20,8 @@ from joins.query.plan import MULTI_JOIN, SINK, Finish, Fragment, Output, Plan, S
 from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, BoundTree, BoundUnion
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
-from joins.select.keyed import bound_query, row_keys
 from joins.select.placed_conditions import place_conditions
-from joins.select.rowkey import RowKey
+from joins.select.rowkey import RowKey, bound_query, row_keys
 from joins.select.sql import Place, refuse
 from joins.select.topn import Ties
 
