@@ -135,7 +135,7 @@ class MemoryCapture:
             stopped=self._stop.is_set,
             observer=self.phases,
             limits=self.limits,
-            start=partial(log_start, source, self.begin) if self.begin else None,
+            start=partial(log_start, source, self.begin, self._stop.is_set) if self.begin else None,
         )
 
     def stop(self) -> None:

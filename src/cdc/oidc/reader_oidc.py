@@ -52,7 +52,7 @@ def _issuer(value: Value) -> str:
 def _site(value: Value) -> str:
     text = value.text().rstrip("/")
     if not _URL.fullmatch(text):
-        value.fail(repr(text), "an https URL without a path, such as https://pages.example.org")
+        value.fail(repr(text), "an https URL without a path, such as https://pages.example.com")
     return text
 
 
