@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import ssl
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +28,7 @@ def topology(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_users_are_added_listed_and_removed(topology: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_are_added_listed_and_removed(topology: str, tmp_path: Path) -> None:
     """The file has MaxScale's format and is readable by its owner only; a running server sees its changes; no password
     is printed."""
     file = tmp_path / "cdcusers"
@@ -38,8 +36,7 @@ def test_users_are_added_listed_and_removed(topology: str, tmp_path: Path, monke
     known = UsersFile(file)
     assert known.users() == {}
     for name, password in (("foobar", "foopasswd"), ("anna", "x"), ("foobar", "other"), ("foobar", "foopasswd")):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{password}\n"))
-        done = tailorbird("maxscale-users", "add", name, *where)
+        done = tailorbird("maxscale-users", "add", name, *where, given=f"{password}\n")
         assert (done.returncode, password in done.stderr + done.stdout) == (0, False)
     assert file.stat().st_mode & 0o777 == 0o600
     assert list(known.users()) == ["foobar", "anna"]
