@@ -194,6 +194,7 @@ def dials_within(command: Path, folder: Path) -> float:
     init(folder / "authority", "acme")
     issue(folder / "authority", FleetIdentity("acme", "agents", "a1"), folder / "a1")
     policy = folder / "policy.yml"
+    policy.touch(mode=0o600)
     policy.write_text(
         "dumps: true\nconnections:\n  db: {hostname: 127.0.0.1, username: u, password: p, databases: {d: all}}\n"
     )

@@ -244,6 +244,7 @@ def test_the_check_shows_what_leaves(server: Server, tmp_path: Path) -> None:
     )  # fmt: skip
     policy, request = tmp_path / "policy.yml", tmp_path / "request.json"
     policy.write_text(policy_text(server, exceptions, "checked", options))
+    policy.chmod(0o600)
     done = tailorbird("agent", "policy", "check", "--policy", str(policy), "--json")
     assert done.returncode == 0, done.stderr
     found = {one["table"]: one for one in map(orjson.loads, done.stdout.splitlines())}

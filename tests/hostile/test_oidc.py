@@ -314,6 +314,11 @@ def test_the_file_of_an_issuer_is_read_strictly(issuer: Issuer, tmp_path: Path) 
     file.chmod(0o644)
     with pytest.raises(UsageError, match="accessible to other users"):
         load_oidc(file)
+    secret = file.with_name("client.secret")
+    secret.touch(mode=0o644)
+    written(issuer, file, client_secret="${file:client.secret}")
+    with pytest.raises(UsageError, match=r"client\.secret is accessible to other users"):
+        load_oidc(file)
 
 
 # the gateway's API, and the fleet page

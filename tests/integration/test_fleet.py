@@ -160,6 +160,7 @@ def test_the_readme_walkthrough(fleet: FleetOnServers, monkeypatch: pytest.Monke
     own.mkdir()
     fleet.ca = own / "fleet-ca" / "ca.pem"
     (own / "policy.yml").write_text(policy(captured, "shop-db"))
+    (own / "policy.yml").chmod(0o600)
     names = {
         "topologies/shop.yml --identity": f"topologies/shop.yml --listen {fleet.streams['g1']} --identity",
         "topologies/shop.yml": str(captured.file), "examples/policy.yml": "policy.yml",

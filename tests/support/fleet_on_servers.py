@@ -51,6 +51,7 @@ class FleetOnServers:
         if not identity.exists():
             issue(self.folder / "authority", FleetIdentity(tenant, "agents", name), identity)
         (identity / "policy.yml").write_text(policy)
+        (identity / "policy.yml").chmod(0o600)
         dials = [word for address in through or self.streams.values() for word in ("--gateway", address)]
         self.start(name, "agent", *dials, "--identity", str(identity), "--policy", str(identity / "policy.yml"))
 

@@ -41,15 +41,19 @@ T = TypeVar("T")
 def load_oidc(file: Path) -> OidcSettings:
     """Return the settings in a file. Raises UsageError or TopologyError (exit 2) if it is not valid or not private."""
     try:
-        if file.stat().st_mode & 0o077:
-            raise UsageError(f"{file} is accessible to other users", f"chmod 600 {file}")
-        text = file.read_text(encoding="utf-8")
+        text = _private(file)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UsageError(f"{file}: {why}", "--oidc FILE as in docs/security.md") from error
     return read_oidc(
-        text, file=str(file), environ=os.environ, content=lambda path: file.parent.joinpath(path).read_text().rstrip()
+        text, file=str(file), environ=os.environ, content=lambda path: _private(file.parent.joinpath(path)).rstrip()
     )
+
+
+def _private(file: Path) -> str:
+    if file.stat().st_mode & 0o077:
+        raise UsageError(f"{file} is accessible to other users", f"chmod 600 {file}")
+    return file.read_text(encoding="utf-8")
 
 
 class OidcIssuer:

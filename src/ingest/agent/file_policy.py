@@ -74,12 +74,14 @@ def _stamp(file: Path) -> tuple[int, int, int]:
 
 
 def load_policy(file: str, stamps: _Stamps | None = None) -> Policy:
-    """Read the policy in `file`. Raises TopologyError or UsageError (exit 2) if it is missing or wrong.
+    """Read the policy in `file`. Raises TopologyError or UsageError (exit 2) if it is missing, wrong, or not private.
 
     The path in `${file:path}` is relative to the policy's folder. The last newline of such a file is dropped. The
     state of each such file before it is read is added to `stamps`.
     """
     try:
+        if Path(file).stat().st_mode & 0o022:
+            raise UsageError(f"{file} can be changed by other users", f"chmod go-w {file}")
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"

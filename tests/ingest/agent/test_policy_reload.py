@@ -15,7 +15,7 @@ import orjson
 import pytest
 import structlog
 
-from cdc.model.errors import Retriable, TailorbirdError
+from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.agent import grpc_agent, run_agent
 from ingest.agent.file_policy import PolicyFile
 from ingest.agent.grpc_agent import FleetAgent
@@ -251,6 +251,7 @@ def test_no_error_ends_the_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def write(file: Path, text: str, moment: int) -> None:
     """Replace a file's content, with another time of change."""
+    file.touch(mode=0o644)
     file.write_text(text)
     os.utime(file, ns=(moment, moment))
 
@@ -275,6 +276,24 @@ def test_a_file_is_read_when_it_has_changed_and_rests(tmp_path: Path) -> None:
     assert (read := watched.changed()) is not None
     assert read.connections["shop-db"].password == "two"
     assert watched.changed(now=True) == read, "on SIGHUP it is read in any case"
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_policy_that_others_can_change_is_refused(tmp_path: Path, mode: int) -> None:
+    """It takes effect within seconds. At the start, and as a change: the previous policy then continues to apply."""
+    file = tmp_path / "policy.yml"
+    (tmp_path / "secret").write_text("one")
+    write(file, POLICY, 1)
+    file.chmod(0o644)
+    watched = PolicyFile(str(file))
+    file.chmod(mode)
+    with pytest.raises(UsageError, match=r"can be changed by other users.*chmod go-w"):
+        PolicyFile(str(file))
+    write(file, POLICY.replace("paris", "lyon"), 2)
+    assert watched.changed() is None
+    with pytest.raises(UsageError, match="can be changed by other users"):
+        watched.changed()
+    assert watched.policy.labels == {"site": "paris"}
 
 
 @pytest.mark.parametrize("changed", ["policy.yml", "secret"])
