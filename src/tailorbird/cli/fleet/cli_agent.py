@@ -44,7 +44,7 @@ def agent(
     Runs until SIGTERM or Ctrl-C. Needs no topology: the fleet defines the sources (`tailorbird fleet source add`).
     Applies a changed policy within seconds, and on SIGHUP.
 
-    Example: tailorbird agent --gateway gw1.example.org:7443 --identity paris --policy policy.yml
+    Example: tailorbird agent run --gateway gw1.example.org:7443 --identity paris --policy policy.yml
     """
     from ingest.agent.run_agent import run
 
