@@ -61,7 +61,7 @@ def test_the_grants_that_are_printed_are_enough(capture: Callable[..., Any], sta
         assert found["source shop", f"{captured.name}.t"]["status"] == "warning"  # the key's collation
         assert found["table wide", "collation"]["status"] == "warning"
         assert (
-            ".t.code compares by utf8mb4_0900_ai_ci, which folds case and" in found["table wide", "join key"]["found"]
+            ".t.code compares by utf8mb4_0900_ai_ci, which folds case and" in found["table wide", "collation"]["found"]
         )
         assert {found[place, "reachable"]["status"] for place in ("log", "hbase", "solr")} == {"ok"}
     finally:
