@@ -75,7 +75,7 @@ def test_an_assignment_for_another_plugin_is_refused(gateway: HostileGateway, fo
 
 @pytest.mark.parametrize("key", [Control_MSSQLClient, Control_Report, 0])
 def test_an_answer_of_another_type_ends_the_stream(gateway: HostileGateway, folder: Path, key: int) -> None:
-    """Nothing of it reaches the session, and the gateway is told the reason, which it audits."""
+    """It does not reach the session. The gateway receives the reason, and adds it to its audit log."""
     stream = GrpcStream(gateway.address, Credentials.of(folder / "agent"))
     log = GatewayLog(stream, "s")
     gateway.send(StreamRequest(log_reply=LogReply(channel=1, credit=1)), cast(RequestType, key))

@@ -20,7 +20,7 @@ from tailorbird.verify.checks.check_status import check_statuses, page_text, sta
 from tailorbird.verify.checks.http_metrics import DIFFERING, OUTCOME, CheckMetrics
 from tailorbird.verify.checks.runs import CheckResult, CheckRun, ended, run_of, shortened
 from tailorbird.verify.checks.schedule import AGAIN, NEVER, due_ms, next_check, overdue_ms, turn_of
-from tailorbird.verify.findings import Outcome
+from tailorbird.verify.findings import INCOMPLETE, Outcome
 
 NOW = 1_800_000_000_000
 SHOP = """
@@ -29,14 +29,14 @@ sources: {shop: {type: mysql, hostname: h, username: u, password: p, database: s
 tables: {orders_wide: {query: SELECT o.id FROM shop.orders o, row_key: [id]}}
 indexes: {main: {table: orders_wide}}
 """
-OUTCOMES: tuple[Outcome, ...] = ("equal", "different", "could not tell")
+OUTCOMES: tuple[Outcome, ...] = ("equal", "different", INCOMPLETE)
 
 
 def checked(
     outcome: Outcome = "equal", *, table: str = "orders_wide", stage: str = "index", **more: Any
 ) -> CheckResult:
     differing = int(outcome == "different")
-    unknown = ("a server was unavailable",) if outcome == "could not tell" else ()
+    unknown = ("a server was unavailable",) if outcome == INCOMPLETE else ()
     values = {"rows": 12_345, "moving": 0, "cut": "stamp 7", "at_ms": NOW, "seconds": 1.5, **more}
     return CheckResult(stage=stage, table=table, outcome=outcome, differing=differing, unknown=unknown, **values)
 
@@ -70,12 +70,12 @@ def test_each_check_has_its_turn(lengths: list[tuple[int, int]], unavailable: li
         assert now >= due
         others = sum(taken for name, taken in takes.items() if name != found.name)
         assert now - max(due, NOW) <= others
-        outcome: Outcome = "could not tell" if unavailable[number % len(unavailable)] else "equal"
+        outcome: Outcome = INCOMPLETE if unavailable[number % len(unavailable)] else "equal"
         begun, now = now, now + takes[found.name]
         last[found.name] = ended(
             found.name, None, [checked(outcome)], began_ms=begun, now_ms=now, turn=0, error=""
         )  # fmt: skip
-        if outcome == "could not tell":
+        if outcome == INCOMPLETE:
             assert due_ms(found, last[found.name]) <= now + 1000 * AGAIN
 
 
@@ -106,22 +106,22 @@ def test_a_run_of_the_future_and_a_late_one() -> None:
 def test_what_can_never_be_compared_is_checked_once_per_topology() -> None:
     """A process that runs checks reads the topology at its start. What the data prevents is checked at the interval."""
     check = Check(name="hourly", every=86_400.0)
-    never = run(checked("could not tell", until="topology"), checked("could not tell", until="topology", table="b"))
+    never = run(checked(INCOMPLETE, until="topology"), checked(INCOMPLETE, until="topology", table="b"))
     assert due_ms(check, never, started_ms=NOW) == NEVER
     assert next_check({"hourly": check}, {"hourly": never}, NOW + 10**12, NOW) is None
     assert next_check({"hourly": check}, {"hourly": never}, NOW + 10**6, NOW + 10**6) == check
     assert overdue_ms(check, never, NOW + 10**12) == 0
-    data = run(checked("could not tell", until="change"), checked("could not tell", until="topology"))
+    data = run(checked(INCOMPLETE, until="change"), checked(INCOMPLETE, until="topology"))
     assert due_ms(check, data, started_ms=NOW) == NOW + 86_400_000
-    unavailable = run(checked("could not tell"), checked("could not tell", until="topology"))
+    unavailable = run(checked(INCOMPLETE), checked(INCOMPLETE, until="topology"))
     assert due_ms(check, unavailable, started_ms=NOW) == NOW + 1000 + 300_000
-    broken = run(checked("could not tell", until="topology"), error="Kafka is unavailable")
+    broken = run(checked(INCOMPLETE, until="topology"), error="Kafka is unavailable")
     assert due_ms(check, broken, started_ms=NOW) == NOW + 1000 + 300_000
 
 
 def test_status_shows_why_a_check_does_not_run_again() -> None:
     """Its records are read back; those without such a result have no new key, which an earlier version rejects."""
-    never = run(checked("could not tell", until="topology"))
+    never = run(checked(INCOMPLETE, until="topology"))
     assert run_of(json.loads(json.dumps(never.to_json()))) == never
     assert "until" not in run(checked()).to_json()["checked"][0]
     (status,) = check_statuses(checks_of("{hourly: {every: 1h}}"), {"hourly": never}, NOW + 180_000)
@@ -161,8 +161,8 @@ def test_a_difference_stays_reported_until_it_is_looked_at(steps: list[tuple[dic
             elif (outcomes and set(outcomes) == {"equal"}) or (not outcomes and not broken):
                 differs[table] = False
         assert {one.table for one in last.checked if one.outcome == "different"} == {t for t in TABLES if differs[t]}
-        unknown = broken or any("could not tell" in outcomes for outcomes in found.values()) or not found
-        expected = "different" if any(differs.values()) else "could not tell" if unknown else "equal"
+        unknown = broken or any(INCOMPLETE in outcomes for outcomes in found.values()) or not found
+        expected = "different" if any(differs.values()) else INCOMPLETE if unknown else "equal"
         assert last.outcome == expected
         assert (last.equal_ms == NOW + number) == (expected == "equal")
         assert run_of(json.loads(json.dumps(last.to_json()))) == last
@@ -188,7 +188,7 @@ def test_status_says_how_checks_stand() -> None:
         "hourly": run(checked(), began_ms=NOW - 180_000),
         "daily": run(
             checked("different", stage="table", findings=(finding,)),
-            checked("could not tell"),
+            checked(INCOMPLETE),
             check="daily",
             error="Solr is unavailable",
         ),
@@ -224,7 +224,7 @@ def test_the_page_says_what_concerns_its_tables() -> None:
     assert text() == text(checked(table="other")) == ("", "")
     assert text(checked()) == ("verified 3 min ago: equal, 12,345 rows", "")
     assert text(checked(), after=10**8)[0].endswith("12,345 rows, overdue")
-    assert text(checked("could not tell")) == ("verified 3 min ago: comparison incomplete, see `tailorbird status`", "")
+    assert text(checked(INCOMPLETE)) == ("verified 3 min ago: comparison incomplete, see `tailorbird status`", "")
     quiet, alarm = text(checked(), checked("different", stage="log", table="shop.shop.orders", at_ms=NOW - 1))
     assert quiet == "verified 3 min ago: equal, 12,345 rows"
     look = f"tailorbird verify {topology.file} --stage log --table shop.shop.orders"

@@ -167,7 +167,7 @@ class OidcIssuer:
 
 
 def _usable(key: Any) -> Key | None:
-    """Return a public key, or None if it is of an unknown kind, which RFC 7517 tells clients to ignore."""
+    """Return a public key; None for one of an unknown kind, which clients should ignore (RFC 7517)."""
     if not isinstance(key, dict) or key.get("kty") == "oct":
         return None
     try:

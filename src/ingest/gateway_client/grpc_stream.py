@@ -226,7 +226,7 @@ class GrpcStream:
                 self._unread()
 
     def _refuse(self, reply: StreamRequest, why: str) -> None:
-        """Serve nothing of a mislabelled message: tell the gateway, which audits it, and end the stream."""
+        """Refuse a mislabelled message: report it to the gateway, which audits such reports, and end the stream."""
         with suppress(queue.Full):
             self._outgoing.put_nowait(_unsupported(reply, why))
         self._end(Retriable(f"the gateway at {self._address} sent {why}", "update the agent, or the gateway"))

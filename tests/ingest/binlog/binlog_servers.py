@@ -192,10 +192,11 @@ def _from_maven(flavour: str, work: Path) -> None:
 
 
 def debian_mirror(sources: str) -> str:
-    """Return the address of Debian's archive from apt's sources, old format or new; Debian's own if none is
-    configured."""
+    """Return the address of Debian's archive from apt's sources, old format or new. Raises LookupError without one."""
     reported = re.search(r"^(?:deb\s+(?:\[[^]]*\]\s+)?|URIs:\s+)(\S+/debian)/?(?=\s|$)", sources, re.MULTILINE)
-    return reported[1] if reported else "http://deb.debian.org/debian"
+    if reported is None:
+        raise LookupError("no archive of Debian in /etc/apt; add one to the sources of apt")
+    return reported[1]
 
 
 def _apt_sources() -> str:

@@ -1,5 +1,4 @@
-"""The test servers from Debian come from the configured mirror, and no file names a registry other than the public
-ones."""
+"""The test servers from Debian come from the configured mirror, and no file names a registry."""
 
 from __future__ import annotations
 
@@ -17,14 +16,12 @@ SUFFIXES = {".py", ".yml", ".yaml", ".toml", ".txt", ".sh", ".xml", ".properties
 @pytest.mark.parametrize(
     ("sources", "mirror"),
     [
-        ("", "http://deb.debian.org/debian"),
         ("deb http://mirror.example/debian bookworm main\n", "http://mirror.example/debian"),
         ("deb [arch=amd64] https://m.example:8081/debian/ sid main", "https://m.example:8081/debian"),
         (
             "Types: deb\n# http://old.example/debian\nURIs: http://new.example/debian\nSuites: a\n",
             "http://new.example/debian",
         ),
-        ("URIs: http://m.example/debian-security\n", "http://deb.debian.org/debian"),
     ],
 )
 def test_the_machines_own_mirror_is_used(sources: str, mirror: str) -> None:
@@ -32,12 +29,14 @@ def test_the_machines_own_mirror_is_used(sources: str, mirror: str) -> None:
     assert debian_mirror(sources) == mirror
 
 
-# hosts that files must name: of XML's vocabularies, the public mirror used if none is configured, and the index that
-# names a package in an SBOM, from which nothing is fetched
-PUBLIC = {
-    "deb.debian.org", "ant.apache.org", "maven.apache.org", "www.w3.org", "www.eclipse.org", "xmlns.jcp.org",
-    "pypi.org",
-}  # fmt: skip
+@pytest.mark.parametrize("sources", ["", "URIs: http://m.example/debian-security\n"])
+def test_a_machine_without_an_archive_is_refused(sources: str) -> None:
+    with pytest.raises(LookupError, match="add one to the sources of apt"):
+        debian_mirror(sources)
+
+
+# hosts that files must name: of XML's vocabularies
+PUBLIC = {"ant.apache.org", "maven.apache.org", "www.w3.org", "www.eclipse.org", "xmlns.jcp.org"}
 LOCAL = re.compile(r"127(\.0\.0\.1)?|localhost|[a-z]+|[a-z.-]+\.example(\.com)?|.*[{$<].*")
 
 

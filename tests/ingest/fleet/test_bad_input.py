@@ -174,7 +174,7 @@ def labelled(key: int, request: StreamRequest) -> bytes:
 
 
 def mislabelled() -> Iterator[Bad]:
-    """Messages whose payload belongs to another type. Nothing of them is served, whoever serves the type."""
+    """Messages whose payload belongs to another type are refused, with or without a plugin for that type."""
     hello_again = StreamRequest(hello=Hello(protocol=PROTOCOL))
     for key, before, request, owner in (
         (Control_MSSQLClient, [], RECOVER, Data_Log),

@@ -21,7 +21,7 @@ _FORMAT = "1.6"
 class SbomComponent:
     """A package, jar or server. `purl` is its package URL, which identifies it; `license` an SPDX expression or name.
 
-    `sha256` is the digest of its only file. `locked` has those of its release's files, which are found at `found_at`.
+    `sha256` is the digest of its only file. `locked` has those of its release's files.
     `parts` are the package URLs of what it consists of."""
 
     kind: str = "library"
@@ -31,7 +31,6 @@ class SbomComponent:
     license: str = ""
     sha256: str = ""
     locked: Collection[str] = field(default=())
-    found_at: str = ""
     parts: Collection[str] = field(default=())
 
     def described(self) -> dict[str, Any]:
@@ -45,7 +44,7 @@ class SbomComponent:
             found["hashes"] = [_hash(self.sha256)]
         if self.locked:
             hashes = [_hash(one) for one in sorted(self.locked)]
-            found["externalReferences"] = [{"type": "distribution", "url": self.found_at, "hashes": hashes}]
+            found["externalReferences"] = [{"type": "distribution", "url": self.purl, "hashes": hashes}]
         return found
 
 
@@ -54,10 +53,8 @@ def python_package(
 ) -> SbomComponent:
     """Return the component of a Python package. `locked` has the digests of all files that `pip` accepts for it."""
     plain = name.lower().replace("_", "-")
-    purl, index = f"pkg:pypi/{quote(plain)}@{quote(version)}", f"https://pypi.org/simple/{quote(plain)}/"
-    return SbomComponent(
-        name=name, version=version, purl=purl, license=license, locked=locked, found_at=index, parts=parts
-    )
+    purl = f"pkg:pypi/{quote(plain)}@{quote(version)}"
+    return SbomComponent(name=name, version=version, purl=purl, license=license, locked=locked, parts=parts)
 
 
 def locked_digests(text: str) -> dict[tuple[str, str], set[str]]:
