@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import KEY, resolved_dead_letters, settled_row, settled_table
+from cdc.model.errors import Retriable
 from cdc.model.event import SourceInfo
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
@@ -25,6 +26,7 @@ from joins.runtime.sink import dead_letter
 from tailorbird.cli import cli_status
 from tailorbird.cli.app import app
 from tailorbird.operate.probes import kafka_probe
+from tailorbird.operate.status import kafka_captured
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import (
     DeadLetterList,
@@ -330,7 +332,7 @@ def test_status_is_as_loud_of_dead_letters_as_of_lag(
     file.write_text(TEXT)
     monkeypatch.setattr(cli_status, "asked_parts", lambda topology: [])
     monkeypatch.setattr(kafka_probe, "kafka_problem", lambda brokers: "")
-    monkeypatch.setattr(cli_status, "_indexes", lambda topology, captured: [])
+    monkeypatch.setattr(cli_status, "_indexes", lambda topology, captured, away: [])
     monkeypatch.setattr(cli_status, "_captured", lambda topology: IN_QUARANTINE if quarantine else {})
     monkeypatch.setattr(DeadLetterReader, "read", lambda reader: folded(*[capture_dead_letter(1)] * dead_letters))
     result = CliRunner().invoke(app, ["status", str(file)])
@@ -338,6 +340,34 @@ def test_status_is_as_loud_of_dead_letters_as_of_lag(
     assert ("INCOMPLETE table s.d.orders (so do wide): 1 dead letter" in result.output) == bool(dead_letters)
     assert ("(so do wide): in quarantine, 40 events" in result.output) == quarantine
     assert (f"tailorbird dead-letters list {file}" in result.output) == bool(dead_letters or quarantine)
+
+
+@pytest.mark.parametrize("part", ["Solr", "positions", "dead letters"])
+def test_status_exits_with_1_while_one_part_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Though every process that answers makes progress. The error is printed."""
+    file = tmp_path / "t.yml"
+    file.write_text(TEXT)
+
+    def unavailable(*_: object) -> Any:
+        raise Retriable(f"{part} is unavailable")
+
+    def nothing(*_: object) -> Any:
+        return {}
+
+    def indexes(topology: object, captured: object, away: list[str]) -> list[Any]:
+        away += ["Solr is unavailable"] if part == "Solr" else []
+        return []
+
+    monkeypatch.setattr(cli_status, "asked_parts", lambda topology: [])
+    monkeypatch.setattr(kafka_probe, "kafka_problem", lambda brokers: "")
+    monkeypatch.setattr(cli_status, "_indexes", indexes)
+    monkeypatch.setattr(kafka_captured, "captured_positions", unavailable if part == "positions" else nothing)
+    read = unavailable if part == "dead letters" else lambda *_: folded()
+    monkeypatch.setattr(DeadLetterReader, "read", read)
+    result = CliRunner().invoke(app, ["status", str(file)])
+    assert (result.exit_code, f"{part} is unavailable" in result.output) == (1, True)
 
 
 def test_a_later_change_of_a_row_settles_its_records_alone() -> None:
