@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from cdc.model.errors import Fatal, Retriable, TopologyError
 from cdc.model.schema import Column
@@ -28,22 +27,9 @@ from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream, ReceiveLimits
 from tests.hostile.hostile_gateway import HostileGateway, Lies, attending, wait_until
 from tests.ingest.agent.test_policy import POLICY, content, run
-from tests.support.gateways import certificates
 
 pytestmark = pytest.mark.timeout(60)
 SPEC: dict[str, Any] = {"agents": ["a1"], "connection": "shop-db", "database": "shop", "tables": {"orders": {}}}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    structlog.reset_defaults()
-    return certificates(tmp_path_factory.mktemp("fleet"))
-
-
-@pytest.fixture
-def gateway(folder: Path) -> Iterator[HostileGateway]:
-    yield (made := HostileGateway(folder))
-    made.close()
 
 
 def waits(task: Task) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-import structlog
 
 from cdc.model.errors import Retriable
 from ingest.agent.grpc_agent import FleetAgent
@@ -34,25 +33,12 @@ from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from tests.hostile.hostile_gateway import HostileGateway, attending, wait_until
 from tests.hostile.test_agent_limits import SPEC, reason, waits
 from tests.ingest.agent.test_policy import policy
-from tests.support.gateways import certificates
 
 pytestmark = pytest.mark.timeout(60)
 OTHERS = (
     Control_MySQLClient, Control_Syslog, Control_PgSQLClient, Control_PgSQLWal, Control_PgSQLLogDec, Control_Kafka,
     Control_MSSQLClient,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    structlog.reset_defaults()
-    return certificates(tmp_path_factory.mktemp("fleet"))
-
-
-@pytest.fixture
-def gateway(folder: Path) -> Iterator[HostileGateway]:
-    yield (made := HostileGateway(folder))
-    made.close()
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from cdc.model.errors import Fatal, Retriable
 from ingest.agent import grpc_agent
@@ -35,7 +34,7 @@ from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, Gateways
 from tests.ingest.agent.test_policy import policy
 from tests.ingest.fleet.test_session_handler import AT, Source, records
-from tests.support.gateways import certificates, server_open
+from tests.support.gateways import server_open
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic
 
 pytestmark = pytest.mark.timeout(120)
@@ -137,18 +136,6 @@ class World:
 
     def close(self) -> None:
         self._exit.close()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    structlog.reset_defaults()
-    return certificates(tmp_path_factory.mktemp("fleet"))
-
-
-@pytest.fixture
-def world(folder: Path) -> Iterator[World]:
-    yield (made := World(folder))
-    made.close()
 
 
 def test_a_source_is_captured_changed_stopped(world: World) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
 from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,21 +25,8 @@ from ingest.fleet.desired import SourceSpec
 from ingest.fleet.fleet_pb2 import Assign, Control_MySQLBinlog, StreamRequest, Withdraw
 from tests.ingest.agent.test_agent import SPEC, World, until
 from tests.ingest.agent.test_policy import POLICY, policy
-from tests.support.gateways import certificates
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    structlog.reset_defaults()
-    return certificates(tmp_path_factory.mktemp("fleet"))
-
-
-@pytest.fixture
-def world(folder: Path) -> Iterator[World]:
-    yield (made := World(folder))
-    made.close()
 
 
 def status(world: World, source: str = "s") -> tuple[str, str]:
