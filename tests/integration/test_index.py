@@ -397,8 +397,9 @@ def test_invalid_rows_go_to_the_dead_letters_and_the_rest_flows(world: World, co
         "layout 77 of table wide is not stored",
     }
     assert dead_letters[b"\x00\x01half".hex()]["cells"] == {"name": "aGFsZiBhIHJvdw=="}
-    assert _metric(port, 'tailorbird_dead_letters_total{stage="indexer"}') >= 2
-    assert _metric(port, 'tailorbird_indexed_documents_total{index="wide"}') >= 2
+    # Kafka shows a dead letter to readers a moment before the indexer counts it
+    wait_for(lambda: _metric(port, 'tailorbird_dead_letters_total{stage="indexer"}') >= 2, "both dead letters")
+    wait_for(lambda: _metric(port, 'tailorbird_indexed_documents_total{index="wide"}') >= 2, "both documents")
     # both rows would be valid again: they are deleted here, so that table and collection are comparable
     world.write(codec, deletes=[801])
     with world.table.batch() as batch:

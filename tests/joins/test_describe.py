@@ -88,7 +88,7 @@ def test_command_reads_schemas_from_a_file(tmp_path: Path) -> None:
     run = CliRunner().invoke
     command = ["explain-plan", str(topology), "--schemas", str(schemas)]
     assert run(app, command).output.startswith(TEXT)
-    reported = json.loads(run(app, [*command, "wide", "--json"]).output)
+    reported = json.loads(run(app, [*command, "wide", "--json"]).stdout)
     assert reported["wide"]["tree"]["joins"][0]["kind"] == "inner"
     assert run(app, [*command, "wide", "--svg", str(drawing)]).exit_code == 0
     assert drawing.read_text().startswith("<svg")

@@ -46,10 +46,10 @@ def _scan(topology: Topology, table: Table) -> Iterator[tuple[bytes, dict[bytes,
     prefix = len(table.family) + 1
     try:
         with contextlib.closing(happybase.Connection(host, int(port), timeout=60_000)) as connection:
-            scanner = connection.table(hbase_table(topology.name, table.name)).scan(
+            # no variable holds the scanner: it closes itself through the connection, so it must end before that does
+            for row_key, cells in connection.table(hbase_table(topology.name, table.name)).scan(
                 columns=[table.family.encode()], batch_size=_BATCH
-            )
-            for row_key, cells in scanner:
+            ):
                 if not is_barrier(row_key):
                     yield row_key, {column[prefix:]: value for column, value in cells.items()}
     except (TException, OSError) as error:

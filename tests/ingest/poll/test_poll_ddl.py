@@ -50,6 +50,6 @@ def test_the_command_prints_sql_or_json_for_polled_tables_only() -> None:
     assert printed.output.startswith("ALTER TABLE `crm`.`customers`")
     assert printed.output.endswith(";\n")
     reported = CliRunner().invoke(app, ["poll", "ddl", POLLED, "--table", "crm.customers", "--json"])
-    assert json.loads(reported.output)["table"] == "crm.crm.customers"
+    assert json.loads(reported.stdout)["table"] == "crm.crm.customers"
     with pytest.raises(UsageError, match="polls no such table"):
         CliRunner().invoke(app, ["poll", "ddl", POLLED, "--table", "none"], catch_exceptions=False)
