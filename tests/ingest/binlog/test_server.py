@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.binlog.transports.uri import ServerAddress, parse_uri
 from tests.ingest.binlog.binlog_servers import Server
 from tests.ingest.binlog.type_matrix import ServerSchema
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -72,6 +74,35 @@ def kill_dumps(server: Server) -> int:
         for number in ids:
             cursor.execute(f"KILL CONNECTION {number}")
         return len(ids)
+
+
+def replicas(server: Server) -> dict[int, str]:
+    """Return server id and host of each replica that the server lists."""
+    statement = "SHOW REPLICAS" if server.flavour == "mysql9" else "SHOW SLAVE HOSTS"
+    with server.session() as session, session.cursor() as cursor:
+        cursor.execute(statement)
+        return {int(row[0]): str(row[1]) for row in cursor.fetchall()}
+
+
+def test_a_reader_is_listed_as_a_replica(mysql80: Server) -> None:
+    """As long as it follows the log. The name contains the host, but is no host's name. A dump is not listed."""
+    follows = transport_of(mysql80, server_id=4_000_001, heartbeat=0.5)  # the server then notices its end within that
+    ends = transport_of(mysql80, server_id=4_000_002, follow=False)
+    packets = follows.packets(follows.head())
+    next(packets)
+    assert list(ends.packets(ends.head()))
+    assert replicas(mysql80)[4_000_001] == f"tailorbird@{socket.gethostname()}"[:60]
+    assert 4_000_002 not in replicas(mysql80)
+    follows.close()
+    list(packets)
+    wait_for(lambda: 4_000_001 not in replicas(mysql80), "it is still listed")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("flavour", ["mysql57", "mysql9", "maria10", "maria11"])
+def test_a_reader_is_listed_on_every_server(servers: Callable[[str], Server], flavour: str) -> None:
+    """The command is the same."""
+    test_a_reader_is_listed_as_a_replica(servers(flavour))
 
 
 @pytest.mark.parametrize("by_gtid", [True, False], ids=["gtid", "position"])

@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Any, Final
 
 import pymysql
-from pymysql.constants import CR, ER
+from pymysql.constants import CR
 
 from cdc.model.errors import UsageError
 from cdc.model.tls import is_loopback
@@ -30,6 +30,7 @@ from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.stream import CRC32, Packet
 from ingest.binlog.reading.whole import PACKET_GAP, ReadBuffer
 from ingest.binlog.transports.mysql_login import CAUTIOUS_LOGIN
+from ingest.binlog.transports.mysql_register import ACCESS, register
 from ingest.binlog.transports.uri import ServerAddress
 
 _DUMP: Final = 0x12
@@ -62,9 +63,6 @@ _DAMAGED: Final = (
 _LONGEST_WAIT: Final = 30.0
 # Seconds: a heartbeat may be late by that much on a busy machine.
 _LEAST_SILENCE: Final = 5.0
-_ACCESS: Final = frozenset(
-    {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR, 1045, 1227, 1251}
-)
 
 
 def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Connection[Any]:
@@ -86,7 +84,7 @@ def connect(address: ServerAddress, **options: Any) -> pymysql.connections.Conne
         )
     except pymysql.err.OperationalError as error:
         code = error.args[0] if error.args else 0
-        if code in _ACCESS:
+        if code in ACCESS:
             raise UsageError(
                 f"{address.host}:{address.port} refuses the user {address.user!r}",
                 "check the password; reading binlogs requires REPLICATION SLAVE and REPLICATION CLIENT",
@@ -174,6 +172,8 @@ class MysqlTransport:
         assert connection is not None
         if not start.file and start.gtids is None:
             start = self.head()
+        if self.address.follow:
+            register(connection, self._server_id, self.address.host)
         self._send_dump(connection, start)
         self._connection = None  # from here on, the connection only carries events
         sock: socket.socket = connection._sock  # type: ignore[attr-defined]  # PyMySQL has no public way to its socket
@@ -247,7 +247,7 @@ class MysqlTransport:
             if any(sign in text.lower() for sign in _DAMAGED):
                 raise CorruptBinlog(message, "check the server's error log")
             raise BinlogError(message, "check the server's error log")
-        if code in _ACCESS:
+        if code in ACCESS:
             raise UsageError(f"{self.address.host}: {text}", "grant REPLICATION SLAVE, REPLICATION CLIENT")
         raise ConnectionLost(f"{self.address.host}: error {code}: {text}")
 
@@ -281,7 +281,7 @@ class MysqlTransport:
                 cursor.execute(statements[-1])
                 return tuple(cursor.fetchall())
         except pymysql.err.OperationalError as error:
-            if error.args[0] in _ACCESS:
+            if error.args[0] in ACCESS:
                 raise UsageError(f"{self.address.host}: {error.args[-1]}", "grant REPLICATION CLIENT") from error
             if error.args[0] in (CR.CR_SERVER_LOST, CR.CR_SERVER_GONE_ERROR):
                 raise ConnectionLost(f"{self.address.host}: {error.args[-1]}") from error
