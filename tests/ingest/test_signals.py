@@ -44,8 +44,7 @@ def test_only_a_snapshot_that_a_signal_limits_is_given_up() -> None:
     Signal(type="execute-snapshot", tables=("d.t",)).execute(snapshots, tables, number)
     assert not snapshots.give_up(table)
     assert snapshots.state
-    snapshots.stop(table)
-    snapshots.partial.clear()
+    snapshots.gone(table)
     signal_of(signal_value("execute-snapshot", ("d.t",), "nothing = 5")).execute(snapshots, tables, number)
     assert snapshots.give_up(table)
     assert (snapshots.state, snapshots.partial) == ({}, set())

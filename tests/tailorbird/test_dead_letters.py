@@ -18,8 +18,8 @@ from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
 from indexer.index.processor import DeadLetter
+from ingest.events.left_out import QuarantinedTable
 from ingest.events.log_events import RefusedImage
-from ingest.events.quarantine_state import QuarantinedTable
 from ingest.records.records import Recorder
 from joins.runtime.records import RefusedRecord
 from joins.runtime.sink import dead_letter

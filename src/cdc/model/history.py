@@ -23,6 +23,7 @@ import orjson
 from cdc.model.errors import Fatal, Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.persistent import PersistentMap, persistent
 
 FORMAT = 1
 _REMEDY = "the next TABLE_MAP event contains them, or use `tailorbird schema set`"
@@ -91,8 +92,8 @@ class History:
         Raises Fatal if a table has a later change, but not this one: positions were mixed up. The content of a log
         cannot cause this, because its reader numbers each change above all earlier ones and commits both together.
         """
-        entries = dict(self._entries)
-        number = change.position.sequence
+        entries, number = persistent(self._entries), change.position.sequence
+        added: dict[_Name, tuple[_Entry, ...]] = {}
         for name, state in _states(change):
             known = entries.get(name, ())
             if number < self.first or any(at == number for at, _ in known):
@@ -102,8 +103,8 @@ class History:
                     f"a change of {'.'.join(name).rstrip('.')} at sequence {number} follows one at {known[-1][0]}",
                     "the position and the schema history belong to different runs; take a new snapshot",
                 )
-            entries[name] = (*known, (number, state))
-        return replace(self, _entries=entries)
+            added[name] = (*known, (number, state))
+        return replace(self, _entries=entries.updated(added))
 
     def amend(self, state: TableState) -> tuple[History, int]:
         """Replace the newest state of a table with later information. Return the history, and the number of that state.
@@ -112,7 +113,8 @@ class History:
         """
         name = (state.table_id.source, state.table_id.database, state.table_id.table)
         *before, (number, _) = self._entries[name]
-        return replace(self, _entries={**self._entries, name: (*before, (number, state))}), number
+        entries = persistent(self._entries).put(name, (*before, (number, state)))
+        return replace(self, _entries=entries), number
 
     def held(self, table_id: TableId, number: int) -> TableState | None:
         """Return the state of a table that the change with exactly this sequence number recorded; None if there is no
@@ -171,7 +173,7 @@ class History:
         for name, known in self._entries.items():
             index = max(bisect_right(known, number, key=_number) - 1, 0)
             entries[name] = known[index:]
-        return replace(self, first=max(self.first, number), _entries=entries)
+        return replace(self, first=max(self.first, number), _entries=PersistentMap(entries))
 
     def _at(self, name: _Name, number: int) -> TableState | DatabaseState | None:
         if number < self.first:

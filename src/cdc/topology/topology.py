@@ -124,18 +124,20 @@ class Source:
     listen: Listen | None = None
     agent: AgentChoice | None = None
     unrepresentable: Unrepresentable = "null"
+    databases: frozenset[str] = field(init=False, repr=False, compare=False)  # names of those with captured tables
+    _listed: frozenset[TableId] = field(init=False, repr=False, compare=False)
 
-    @property
-    def databases(self) -> frozenset[str]:
-        """Return the names of the databases with captured tables."""
-        return frozenset({table.database for table in self.tables} | {self.database})
+    def __post_init__(self) -> None:
+        # once: a source may list tens of thousands of tables, and capture asks for each of them
+        object.__setattr__(self, "_listed", frozenset(self.tables))
+        object.__setattr__(self, "databases", frozenset({*(one.database for one in self.tables), self.database}))
 
     def captures(self, table: TableId) -> bool:
         """Return whether a table's rows are captured. A policy of the database's host may forbid it."""
         if self.permitted is not None and self.permitted(table) is None:
             return False
         if not self.rules and self.filter_policy == "drop":
-            return table in self.tables
+            return table in self._listed
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     def rule_of(self, table: TableId) -> TableRule | None:

@@ -21,7 +21,7 @@ from cdc.model.tls import Tls
 from cdc.topology.topology import Source
 from ingest.fleet.desired import SourceSpec
 
-_CACHED = 10_000  # rules of tables
+_CACHED = 50_000  # rules of tables
 POLICY = "the owner of the host allows it in the agent's policy file"
 
 

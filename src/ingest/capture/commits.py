@@ -50,8 +50,8 @@ class Commits:
 
     def commit(self, checkpoint: Checkpoint, repairs: RepairRunner, signals: int | None = None) -> Checkpoint:
         """Commit the appended records with the state of snapshots and repairs. Returns the complete checkpoint."""
-        partial = sorted(table.name for table in repairs.snapshots.partial)
-        state: dict[str, Any] = {**checkpoint.state, "snapshots": repairs.snapshots.state, "partial": partial}
+        snapshots = repairs.snapshots
+        state: dict[str, Any] = {**checkpoint.state, "snapshots": snapshots.state, "partial": snapshots.incomplete}
         state.pop("mends", None)
         state.pop("left_out", None)
         if not repairs.snapshots:

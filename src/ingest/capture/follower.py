@@ -140,16 +140,15 @@ class Follower:
         if not snapshots and not self._repairs:
             return
         stream, place = self._stream, self._transactions.place
-        going = set(snapshots.state)
         records = self._repairs.turn(chunks, session.log, lambda: place(stream), stream.reached, int(now * 1000))
         records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
-        self._repairs.marked(going - set(snapshots.state))
+        self._repairs.marked(name for name in snapshots.take_ended() if name not in snapshots.state)
         self._leave_unread(chunks.failed(), now)
         if records:
             self._publish(records, now)
         if snapshots.take_moved():
             self._pace.progressed()
-            session.observer.snapshot(snapshots.progress())
+            session.observer.snapshot(snapshots.take_progress())
         if self._repairs.take_moved():
             self._pace.progressed()
 
@@ -241,7 +240,7 @@ class Follower:
         """
         kept, transactions = self._transactions.kept, self._transactions
         tables = transactions.tables
-        if not (kept or tables.passed or tables.asks or self._begun) or now - self._asked < self._settling:
+        if now - self._asked < self._settling or not (kept or tables.passed or self._begun or tables.asks):
             return
         self._asked = now
         seen, head = self._session.source.seen(), self._session.source.head()
@@ -261,6 +260,7 @@ class Follower:
         session, transactions, tables = self._session, self._transactions, self._transactions.tables
         unknown, kept = [*tables.catalog.unknown], [*map(tables.named, transactions.kept)]
         tables.postponed, self._begun = frozenset(), None
+        tables.decide_again(None)
         self._publish([r for one in definitions(tables, seen.catalog) for r in transactions.report(one)], now)
         for table in unread(begun, tables, unknown, kept):
             transactions.kept.pop(name_of(table), None)
@@ -268,7 +268,7 @@ class Follower:
             if session.dumps:
                 self._snapshots.start(table, initial=True, where=tables.where(table), marker=transactions.number())
             else:
-                self._snapshots.partial.add(table)
+                self._snapshots.mark_partial(table)
         session.observer.phase("the stream reached the end of the log", snapshots=len(self._snapshots.state))
         transactions.moved = True
         self._pace.reopen()

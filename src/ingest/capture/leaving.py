@@ -38,11 +38,11 @@ def update_left_out(
     """
     if not tables.unsettled:
         return []
-    tables.unsettled = False
-    found, records = tables.left_out(), list[Record]()
-    for name in list(tables.passed):
-        table = tables.named(name)
-        if table in found or (table.database, table.table) in tables.catalog.unknown:
+    undecided, records = tables.take_undecided(), list[Record]()
+    found = tables.left_out(undecided)
+    for table in [tables.named(name) for name in tables.passed] if undecided is None else sorted(undecided):
+        name = name_of(table)
+        if name not in tables.passed or table in found or (table.database, table.table) in tables.catalog.unknown:
             continue
         del tables.passed[name]
         marker = number()
@@ -53,7 +53,7 @@ def update_left_out(
             if reads:
                 repairs.snapshots.start(table, where=tables.where(table), marker=marker)
             else:
-                repairs.snapshots.partial.add(table)
+                repairs.snapshots.mark_partial(table)
     for table, why in found.items():
         held = tables.passed.get(name_of(table))
         repairs.snapshots.stop(table)

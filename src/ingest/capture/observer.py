@@ -42,7 +42,7 @@ class Observer:
         """Count values, by (table, column), that were published in another form."""
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """Report the number of rows read so far of each table whose snapshot is running."""
+        """Report the number of rows read so far of each table that was read since the last call."""
 
     def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
         """Count repairs by kind, and repaired rows under `rows`. `waiting` is the number of pending repairs."""

@@ -14,6 +14,7 @@ from cdc.model.errors import Retriable
 from cdc.model.event import Position
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
+from cdc.persistent import changed_keys
 from cdc.topology.topology import PositionLostAction, SnapshotMode
 from ingest.capture.beginning import postponed
 from ingest.capture.capture_parts import CaptureParts
@@ -160,12 +161,14 @@ class Session(CaptureParts):
             assert head is not None, "a first start has the end of the log"
             checkpoint = Checkpoint(position=head, snapshot="running" if self.mode == "initial" else "done", ts_ms=0)
         if FROM in checkpoint.state:
-            repairs.snapshots.partial.update(schema.table_id for schema in change.schemas)
+            for schema in change.schemas:
+                repairs.snapshots.mark_partial(schema.table_id)
         elif checkpoint.snapshot == "running":
             for schema in change.schemas:
                 repairs.snapshots.start(schema.table_id, initial=True, where=tables.where(schema.table_id))
         elif self.mode == "never":
-            repairs.snapshots.partial.update(schema.table_id for schema in change.schemas)
+            for schema in change.schemas:
+                repairs.snapshots.mark_partial(schema.table_id)
         return commits.commit(checkpoint, repairs)
 
     def _adopt(
@@ -183,7 +186,8 @@ class Session(CaptureParts):
         dropped table are deleted.
         """
         known, shown = tables.catalog.tables, seen.catalog.tables
-        names = [name for name in shown if tables.captured(*name) and known.get(name) != shown[name]]
+        differing = (name for name in changed_keys(known, shown) if name in shown and known.get(name) != shown[name])
+        names = sorted(name for name in differing if tables.captured(*name))
         gone = [
             name for name in sorted(known)
             if seen.complete and tables.captured(*name) and name not in shown and name not in seen.left_out
@@ -239,12 +243,12 @@ class Session(CaptureParts):
                 if self.dumps:
                     snapshots.start(table, where=where)
                 else:
-                    snapshots.partial.add(table)
+                    snapshots.mark_partial(table)
             elif change_topic(self.recorder.topology, table) not in recovered.behind:
                 continue
             elif not (self.dumps and self.rereads):
                 self.observer.phase("the log lacks captured records of a table that must not be read", table=str(table))
-                snapshots.partial.add(table)
+                snapshots.mark_partial(table)
             else:
                 self.observer.phase("the log lacks captured records of a table: it is read again", table=str(table))
                 snapshots.start(table, initial=True, where=where, marker=number)
@@ -263,6 +267,7 @@ class Session(CaptureParts):
         # a prepared transaction may be committed in the skipped part of the log; the snapshots contain its rows
         gone = (REPLAYED, PREPARED, FROM)
         tables.postponed = frozenset()
+        tables.decide_again(None)
         state = {key: value for key, value in checkpoint.state.items() if key not in gone}
         state[REREAD] = {"why": why, "since_ms": int(self.clock() * 1000)}
         checkpoint = replace(checkpoint, state=state)

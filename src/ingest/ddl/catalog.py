@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import Canonical
+from cdc.persistent import persistent
 from ingest.ddl.defaults import converted_initial
 from ingest.ddl.errors import DdlNotUnderstood
 
@@ -184,9 +185,14 @@ class Catalog:
     unknown: Mapping[TableName, str] = field(default_factory=dict)
     temporary: frozenset[tuple[int, str, str]] = frozenset()
 
+    def __post_init__(self) -> None:
+        # so that a statement costs as much as the tables that it changes, however many there are
+        object.__setattr__(self, "tables", persistent(self.tables))
+        object.__setattr__(self, "unknown", persistent(self.unknown))
+
     def with_table(self, name: TableName, table: TableDefinition) -> Catalog:
         """Return a copy with this table, whose columns are known."""
-        return replace(self, tables={**self.tables, name: table}, unknown=_without(self.unknown, name))
+        return replace(self, tables=persistent(self.tables).put(name, table), unknown=_without(self.unknown, name))
 
     def without_table(self, name: TableName) -> Catalog:
         """Return a copy without this table."""
@@ -194,7 +200,8 @@ class Catalog:
 
     def with_unknown(self, name: TableName, why: str) -> Catalog:
         """Return a copy in which the columns of this table are unknown, for a reason."""
-        return replace(self, tables=_without(self.tables, name), unknown={name: why, **self.unknown})
+        unknown = self.unknown if name in self.unknown else persistent(self.unknown).put(name, why)
+        return replace(self, tables=_without(self.tables, name), unknown=unknown)
 
     def with_database(self, database: str, charset: str | None, collation: str | None = None) -> Catalog:
         """Return a copy with the default character set and collation of this database."""
@@ -217,4 +224,4 @@ class Catalog:
 
 
 def _without(mapping: Mapping[TableName, V], name: TableName) -> Mapping[TableName, V]:
-    return {key: value for key, value in mapping.items() if key != name} if name in mapping else mapping
+    return persistent(mapping).without(name) if name in mapping else mapping

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from cdc.model.event import Position
 from cdc.model.history import DatabaseState, History, SchemaChange, TableState
 from cdc.model.schema import Column, TableId, TableSchema
+from cdc.persistent import changed_keys, persistent
 from ingest.ddl.catalog import (
     Catalog,
     ColumnDefinition,
@@ -56,11 +57,11 @@ def follow(
     it.
 
     Capture calls it for every statement in order, and commits `change` together with its position. `shown` removes from
-    the catalog what must not be stored. The change contains only what `keeps` accepts: tables, and databases (with an
-    empty table name).
+    tables that the statement changed what must not be stored; `catalog` no longer contains it. The change contains only
+    what `keeps` accepts: tables, and databases (with an empty table name).
     """
     applied = apply(catalog, sql, database=database, dialect=dialect, session=session)
-    after = shown(applied.catalog) if shown else applied.catalog
+    after = _shown_catalog(catalog, applied.catalog, shown) if shown else applied.catalog
     states: list[TableState] = []
     for state in _table_states(history, catalog, after, source):
         if keeps is not None and not keeps((state.table_id.database, state.table_id.table)):
@@ -71,13 +72,8 @@ def follow(
         states.append(held or state)
     databases = tuple(
         _database(source, name, after)
-        for name in sorted({*catalog.databases, *after.databases})
-        if (keeps is None or keeps((name, "")))
-        and (
-            (name in catalog.databases) != (name in after.databases)
-            or catalog.databases.get(name) != after.databases.get(name)
-            or catalog.collations.get(name) != after.collations.get(name)
-        )
+        for name in _changed_databases(catalog, after)
+        if keeps is None or keeps((name, ""))
     )
     change = None
     if states or databases:
@@ -87,6 +83,31 @@ def follow(
         history=history, catalog=after, change=change, database=applied.database, error=applied.error,
         rewritten=applied.rewritten,
     )  # fmt: skip
+
+
+def _shown_catalog(before: Catalog, after: Catalog, shown: Callable[[Catalog], Catalog]) -> Catalog:
+    """Return the catalog `after` a statement, with the tables that it changed as `shown` returns them."""
+    names = changed_keys(before.tables, after.tables) | changed_keys(before.unknown, after.unknown)
+    tables = {name: after.tables[name] for name in names if name in after.tables}
+    unknown = {name: after.unknown[name] for name in names if name in after.unknown}
+    limited = shown(replace(after, tables=tables, unknown=unknown))
+    return replace(
+        after,
+        tables=persistent(after.tables).updated(limited.tables),
+        unknown=persistent(after.unknown).updated(limited.unknown),
+    )
+
+
+def _changed_databases(before: Catalog, after: Catalog) -> list[str]:
+    if before.databases is after.databases and before.collations is after.collations:
+        return []
+    return sorted(
+        name
+        for name in {*before.databases, *after.databases}
+        if (name in before.databases) != (name in after.databases)
+        or before.databases.get(name) != after.databases.get(name)
+        or before.collations.get(name) != after.collations.get(name)
+    )
 
 
 def _database(source: str, name: str, catalog: Catalog) -> DatabaseState:
@@ -100,7 +121,7 @@ def _database(source: str, name: str, catalog: Catalog) -> DatabaseState:
 
 
 def _table_states(history: History, before: Catalog, after: Catalog, source: str) -> Iterator[TableState]:
-    for name in sorted({*before.tables, *before.unknown, *after.tables, *after.unknown}):
+    for name in sorted(changed_keys(before.tables, after.tables) | changed_keys(before.unknown, after.unknown)):
         table_id = TableId(source=source, database=name[0], table=name[1])
         last = history.last_state(table_id)
         old, new = before.tables.get(name), after.tables.get(name)
@@ -137,7 +158,7 @@ def begun(catalog: Catalog, source: str, position: Position) -> SchemaChange:
 
 def adopted(history: History, before: Catalog, after: Catalog, *, source: str, position: Position) -> SchemaChange:
     """Return the change from one catalog of a server to a later one, if the statements between them are not known."""
-    databases = tuple(_database(source, name, after) for name in sorted({*before.databases, *after.databases}))
+    databases = tuple(_database(source, name, after) for name in _changed_databases(before, after))
     states = tuple(_table_states(history, before, after, source))
     return SchemaChange(position=position, ddl="", tables=states, databases=databases)
 

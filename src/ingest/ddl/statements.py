@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc.model.identifiers import fold_identifier
+from cdc.persistent import changed_keys
 from ingest.ddl.alter import read_alter
 from ingest.ddl.catalog import Catalog, Key, TableDefinition, TableName, with_keys_applied
 from ingest.ddl.create import read_create
@@ -65,19 +66,21 @@ def apply(catalog: Catalog, sql: str, *, database: str, dialect: Dialect, sessio
         after = reader.read(Cursor(words_of(sql, dialect), dialect))
     except DdlNotUnderstood as error:
         return _quarantine(catalog, sql, database, dialect, reader.targets, error.message)
+    touched = sorted(changed_keys(catalog.tables, after.tables) | changed_keys(catalog.unknown, after.unknown))
     changed = {
         name: table
-        for name, table in after.tables.items()
-        if (name == reader.made and not table.sequence)
-        or (
-            not table.sequence
-            and (before := catalog.tables.get(name)) is not table
-            and (before is None or before.shown() != table.shown())
-        )
+        for name in touched
+        if (table := after.tables.get(name)) is not None
+        and not table.sequence
+        and (name == reader.made or (before := catalog.tables.get(name)) is None or before.shown() != table.shown())
     }
-    still = {*after.tables, *after.unknown}
-    held = {name for name, table in catalog.tables.items() if not table.sequence}
-    gone = tuple(sorted(name for name in {*held, *catalog.unknown} if name not in still))
+    gone = tuple(
+        name
+        for name in touched
+        if name not in after.tables
+        and name not in after.unknown
+        and (name in catalog.unknown or not catalog.tables[name].sequence)
+    )
     return Applied(catalog=after, database=reader.database, changed=changed, gone=gone, rewritten=reader.rewritten)
 
 
@@ -88,7 +91,7 @@ def _quarantine(
     quarantined."""
     if not targets:
         low = fold_identifier(sql)
-        targets = [name for name in catalog.tables if fold_identifier(name[1]) in low]
+        targets = sorted(name for name in catalog.tables if fold_identifier(name[1]) in low)
     after = catalog
     for name in targets:
         after = after.with_unknown(name, why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId, TableSchema
@@ -15,7 +15,9 @@ class TablesChanged:
     """Result of a schema change: history records, schemas to publish, effects on whole tables such as TRUNCATE.
 
     `numbered`: it took a sequence number. `refused` maps captured tables that are in quarantine from here on to the
-    reason. `rewritten` are captured tables to re-read, because only the server knows their new values.
+    reason. `rewritten` are captured tables to re-read, because only the server knows their new values. `existed` are
+    the captured tables that a statement names or changes, and that existed before it. `before` are the schemas of those
+    of them that were published. `tables` are all tables that may be published differently from here on.
     """
 
     history: tuple[HistoryRecord, ...] = ()
@@ -24,3 +26,6 @@ class TablesChanged:
     refused: Mapping[TableId, str] | None = None
     numbered: bool = False
     rewritten: tuple[TableId, ...] = ()
+    existed: tuple[TableId, ...] = ()
+    tables: frozenset[TableId] = frozenset()
+    before: Mapping[TableId, TableSchema] = field(default_factory=dict)

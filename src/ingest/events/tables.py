@@ -5,45 +5,40 @@ Decoders look up columns that the log does not name; the publisher looks up sche
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cdc.model.errors import Skippable
-from cdc.model.escapes import meanings
 from cdc.model.event import Position
 from cdc.model.filters import TableRule, shape_of
 from cdc.model.history import History, SchemaChange, history_from_records, records
 from cdc.model.history import Record as HistoryRecord
-from cdc.model.identifiers import fold_identifier
-from cdc.model.naming import distinguished, escaped_table
 from cdc.model.schema import Column, TableId, TableSchema
+from cdc.persistent import changed_keys
 from ingest.binlog.format.columns import ColumnHint, LoggedColumn
-from ingest.binlog.reading.effects import TableEffect, effects
-from ingest.ddl.catalog import Catalog, Key
+from ingest.binlog.reading.effects import TableEffect
+from ingest.ddl.catalog import Catalog, Key, TableName
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.schema_history import Followed, adopted, begun, catalog_at, follow, reported
 from ingest.events.changed import TablesChanged
 from ingest.events.columns import same_columns
 from ingest.events.hidden import Trim, hints_of, trim_of
-from ingest.events.left_out import Kind, LeftOutTable, Refused, absent, refused_kind, unnamed
+from ingest.events.known_tables import KnownTables
+from ingest.events.left_out import Kind, LeftOutTable, Refused, SkippedTables, TopicNames, absent, refused_kind, unnamed
 from ingest.events.log_events import Row, StatementLogged, TableAltered, TableDescribed
 from ingest.events.published import not_captured, published
 from ingest.events.restricted import Restriction
 
-_LONGEST_PAUSE = 600.0  # seconds between attempts to read a table that cannot be read
-_WORD = re.compile(r"[\w$]+")
 _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
 
 
-class Tables:
-    """Tables of one source at its current log position. `captured(database, table)` applies the topology's filters.
+class Tables(KnownTables, SkippedTables):
+    """Tables of one source at its current log position, with their schema history.
 
     `listed`: tables in the topology, existing or not. `kinds`: type and engine of the server's relations. `refused`:
-    tables that cannot be captured → (reason, remedy). `passed`: tables that are left out, by `database.table`;
-    `reported`: those already logged. `unsettled`: the set of tables that are left out may have changed. `restriction`
-    is what a policy of the host lets leave of their definitions; None: all.
+    tables that cannot be captured → (reason, remedy). `restriction` is what a policy of the host lets leave of their
+    definitions; None: all.
     """
 
     def __init__(
@@ -61,30 +56,30 @@ class Tables:
     ) -> None:
         self._rule_of, self.restriction = rule_of, restriction
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
-        self.passed, self.reported, self.unsettled = dict[str, LeftOutTable](), set[str](), True
-        self._unread, self._pause, self._again = dict[TableId, Skippable](), 0.0, 0.0
-        self.source, self._captured = source, captured
-        self.databases = frozenset(fold_identifier(database) for database in databases)
-        # database names that are not plain words, as they appear in quotes
-        self._odd = [name.replace(q, 2 * q) for name in self.databases if not _WORD.fullmatch(name) for q in '`"']
-        self._dialect, self._default_charset = dialect, default_charset
-        self.history, self.catalog = History(), Catalog(default_charset=default_charset)
-        self.postponed = frozenset[tuple[str, str]]()  # not captured before a snapshot reads them, see `log_scan`
+        KnownTables.__init__(self, source, databases, captured, dialect, default_charset)
+        SkippedTables.__init__(self)
+        self._topics, self._engineless = TopicNames(), set[TableName]()  # tables whose engine no statement names
+        self.history = History()
         self.written = 0  # history records since the history was last rewritten
-        self._unknown, self._shown = True, dict[TableId, tuple[str, ...]]()
+        # tables with new columns since `take_left_out`; None: all. And their columns that it returned last.
+        self._retyped: set[TableId] | None = None
+        self._shown = dict[TableId, tuple[tuple[str, str], ...]]()
+        # by table: the schema on the server and the keys, and the schema that is published for them
+        self._derived = dict[TableId, tuple[TableSchema, tuple[Key, ...], TableSchema]]()
 
-    def captured(self, database: str, table: str) -> bool:
-        """Return whether a table is captured. Names are as in the log, a statement or the topology."""
-        return (name := self._dialect.table_name(database, table)) not in self.postponed and self._captured(*name)
-
-    def effects(self, event: StatementLogged) -> list[TableEffect]:
-        """Return a statement's effects on whole tables, with names as the server stores them."""
-        name = self._dialect.table_name
-        found: list[TableEffect] = []
-        for effect in effects(event.database, event.sql):
-            (database, table), to = name(effect.database, effect.table), effect.to and name(*effect.to)
-            found.append(replace(effect, database=database, table=table, to=to))
-        return found
+    def _catalog_changed(self, before: Catalog) -> None:
+        for name in changed_keys(before.tables, self.catalog.tables):
+            table, new = self.id_of(name), self.catalog.tables.get(name)
+            self._engineless.discard(name)
+            if new is not None and not new.engine:
+                self._engineless.add(name)
+            if new is None:
+                self._derived.pop(table, None)
+            if (new is None or name not in before.tables) and len(self.databases) > 1:
+                (self._topics.remove if new is None else self._topics.add)(table)
+                self.decide_again(self._topics.others(table))
+            self.decide_again((table,))
+        self.decide_again(map(self.id_of, changed_keys(before.unknown, self.catalog.unknown)))
 
     def begin(self, catalog: Catalog) -> TablesChanged:
         """Start the schema history with the tables in the server's catalog."""
@@ -96,20 +91,12 @@ class Tables:
         """Load the schema history from its records, and move to a position."""
         self.history = history_from_records(found, self.source)
         self.catalog = catalog_at(self.history, self.source, position, self._default_charset)
-        self._unknown = self.unsettled = True
+        self._retyped = None
+        self.decide_again(None)
 
     def forget(self, position: Position) -> None:
         """Drop the history before a position. No reader returns to before it."""
         self.history, self.written = self.history.since(position), 0
-
-    def concerns(self, database: str, sql: str) -> bool:
-        """Return whether a statement may affect a database with captured tables. It may return True for others."""
-        low = fold_identifier(sql[:100_000])
-        return (
-            fold_identifier(database) in self.databases
-            or any(word in self.databases for word in _WORD.findall(low))
-            or any(name in low for name in self._odd)
-        )
 
     def schema_at(self, table: tuple[str, str], position: Any) -> Sequence[ColumnHint] | None:
         """Return a captured table's current columns, or None if unknown. Implements `ingest.binlog.SchemaSource`."""
@@ -149,15 +136,24 @@ class Tables:
             return error
         return self._unread.get(table)
 
-    def left_out(self) -> dict[TableId, Skippable]:
-        """Return all tables that are left out, with the reasons; sequences only if the topology lists them."""
-        known = [self.id_of(name) for name in (*self.catalog.tables, *self._refused) if self.captured(*name)]
+    def left_out(self, among: Iterable[TableId] | None = None) -> dict[TableId, Skippable]:
+        """Return the tables that are left out, with the reasons; sequences only if the topology lists them.
+
+        `among`: only these tables are looked at; None: all.
+        """
+        if among is None:
+            among = {*map(self.id_of, (*self.catalog.tables, *self._refused)), *self._listed}
         found: dict[TableId, Skippable] = {}
-        for table in sorted({*known, *self._listed}, key=str):
+        for table in sorted(filter(self._may_be_left_out, among), key=str):
             why = self.why_left_out(table)
             if why is not None and (table in self._listed or not self._is_sequence(table)):
                 found[table] = why
         return found
+
+    def _may_be_left_out(self, table: TableId) -> bool:
+        name = (table.database, table.table)
+        known = name in self.catalog.tables or name in self._refused
+        return table in self._listed or (known and self.captured(*name))
 
     def pass_over(self, table: TableId, why: Skippable, rows: int, ms: int) -> None:
         """Count skipped rows of a table that is left out. `ms` is their commit time at the source."""
@@ -167,31 +163,23 @@ class Tables:
         held = self.passed.get(name)
         since, before = (held["since_ms"], held["rows"]) if held else (ms, 0)
         self.passed[name] = LeftOutTable(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
-        self.unsettled = self.unsettled or held is None
-
-    def cannot_read(self, tables: Mapping[TableId, Skippable], now: float, ask: float) -> None:
-        """Leave out tables that a snapshot could not read. They are retried after a pause that grows each time."""
-        self._unread |= tables
-        self._pause = min(max(6 * ask, 2 * self._pause), _LONGEST_PAUSE)
-        self._again, self.unsettled = now + self._pause, True
-
-    def try_again(self, now: float) -> None:
-        """Stop leaving out tables that could not be read, if their pause is over."""
-        if self._unread and now >= self._again:
-            self._unread.clear()
-            self.unsettled = True
+        if held is None:
+            self.decide_again((table,))
 
     def show(self, kinds: Mapping[tuple[str, str], Kind], refused: Refused | None) -> None:
         """Set type and engine of the server's relations, and (unless None) which tables cannot be captured."""
         refused = dict(self._refused if refused is None else refused)
-        self.unsettled = self.unsettled or (self._kinds, self._refused) != (kinds, refused)
+        changed = {name for name, _ in {*self._kinds.items()} ^ {*kinds.items()}}
+        changed |= {name for name, _ in {*self._refused.items()} ^ {*refused.items()}}
         self._kinds, self._refused = dict(kinds), refused
+        self.decide_again(map(self.id_of, changed))
 
     def unnamed(self, table: TableId) -> None:
         """Leave out a table of which the log does not name the columns, if its rows may only be decoded by name."""
         name = (table.database, table.table)
         if (self._rule_of(table) or TableRule()).by_name and name not in self._refused:
-            self._refused[name], self.unsettled = unnamed(table), True
+            self._refused[name] = unnamed(table)
+            self.decide_again((table,))
 
     @property
     def asks(self) -> list[TableId]:
@@ -199,8 +187,8 @@ class Tables:
         unknown = [name for name in self.catalog.unknown if self.captured(*name)]
         unkind = [
             name
-            for name, table in self.catalog.tables.items()
-            if self._kinds and not table.engine and name not in self._kinds and self.captured(*name)
+            for name in sorted(self._engineless if self._kinds else ())
+            if name not in self._kinds and self.captured(*name)
         ]
         found = [TableId(source=self.source, database=d, table=t) for d, t in (*unknown, *unkind)]
         return [*found, *(table for table in map(self.named, self.passed) if table not in found)]
@@ -219,10 +207,10 @@ class Tables:
         """Return why Kafka refuses the table's topic: another table's topic differs from it only in `.` and `_`."""
         if len(self.databases) < 2:
             return None
-        topic, own = distinguished(escaped_table(table)), (table not in self._listed, table.name)
-        for other in (self.id_of(name) for name in self.catalog.tables if name[0] != table.database):
+        own = (table not in self._listed, table.name)
+        for other in sorted(self._topics.others(table)):
             first = (other not in self._listed, other.name) < own and self.captured(other.database, other.table)
-            if first and distinguished(escaped_table(other)) == topic:
+            if first and other.database != table.database:
                 return Skippable(
                     f"table {table}: Kafka cannot distinguish its topic from that of {other}",
                     "capture one of the two only (under `filter_policy: accept`, list the other without options)",
@@ -242,25 +230,6 @@ class Tables:
         assert state is not None, "it has a schema"
         assert state.schema is not None, "it has a schema"
         return state.schema.columns
-
-    def named(self, name: str) -> TableId:
-        """Return the table that `database.table` means in signals and checkpoints.
-
-        Names may contain dots: the split that names a captured table is chosen, otherwise that at the first dot.
-        """
-        whole, *splits = meanings(name, "")
-        splits = splits or [whole]
-        return self.id_of(next((split for split in splits if self.captured(*split)), splits[0]))
-
-    def id_of(self, name: tuple[str, str]) -> TableId:
-        """Return a table's id from its database and name, as the log, a statement or the topology writes them."""
-        database, table = self._dialect.table_name(*name)
-        return TableId(source=self.source, database=database, table=table)
-
-    def exists(self, table: TableId) -> bool:
-        """Return whether a table exists at the current position, even if its columns are not known."""
-        name = (table.database, table.table)
-        return name in self.catalog.tables or name in self.catalog.unknown
 
     def shape(self, table: TableId) -> Callable[[Row], None] | None:
         """Return the function that removes and masks columns of an image in place; None if there is nothing to do.
@@ -313,17 +282,16 @@ class Tables:
 
     def take_left_out(self) -> list[TableSchema]:
         """Return schemas with columns of unsupported types, each only once until these columns change."""
-        if not self._unknown:
-            return []
-        self._unknown = False
-        before, schemas = self._shown, list(self.schemas())
-        self._shown = {schema.table_id: tuple(name for name, _ in schema.left_out) for schema in schemas}
-        return [s for s in schemas if s.left_out and self._shown[s.table_id] != before.get(s.table_id)]
+        retyped, self._retyped = self._retyped, set()
+        before = {table: self._shown.pop(table, ()) for table in (retyped if retyped is not None else [*self._shown])}
+        schemas = self.schemas() if retyped is None else (s for t in sorted(retyped) for s in self.publishable(t))
+        found = [schema for schema in schemas if schema.left_out]
+        self._shown |= {schema.table_id: schema.left_out for schema in found}
+        return [s for s in found if [n for n, _ in s.left_out] != [n for n, _ in before.get(s.table_id, ())]]
 
     def statement(self, event: StatementLogged, position: Position) -> TablesChanged:
         """Apply a statement. `position` is the one after it; a change of a table takes its sequence number."""
         dialect, limit = self._dialect.in_mode_bits(event.sql_mode), self.restriction
-        known = {name for name in (*self.catalog.tables, *self.catalog.unknown) if self.captured(*name)}
         followed = follow(
             self.history, self.catalog, event.sql, source=self.source, position=position,
             database=dialect.database_name(event.database), dialect=dialect, session=event.session,
@@ -334,10 +302,23 @@ class Tables:
         touched = tuple(  # a table that CREATE OR REPLACE drops exists afterwards, and is empty
             replace(effect, kind="truncate") if (effect.database, effect.table) in made else effect
             for effect in found
-            if effect.kind != "create" and (self._ours(effect, known) or effect.kind == "drop_database")
+            if effect.kind != "create" and (self._ours(effect) or effect.kind == "drop_database")
         )
-        rewritten = (name for name in followed.rewritten if self.captured(*name))
-        return replace(self._took(followed), effects=touched, rewritten=tuple(map(self.id_of, rewritten)))
+        existed = self._concerned(followed, found)
+        before = {schema.table_id: schema for table in existed for schema in self.publishable(table)}
+        rewritten = tuple(self.id_of(name) for name in followed.rewritten if self.captured(*name))
+        return replace(
+            self._took(followed), effects=touched, rewritten=rewritten, existed=existed, before=before
+        )  # fmt: skip
+
+    def _concerned(self, followed: Followed, effects: Iterable[TableEffect]) -> tuple[TableId, ...]:
+        """Return the captured tables, existing before a statement, that it changes or names."""
+        names = changed_keys(self.catalog.tables, followed.catalog.tables)
+        names |= changed_keys(self.catalog.unknown, followed.catalog.unknown)
+        for effect in effects:
+            names |= {(effect.database, effect.table), *([effect.to] if effect.to else [])}
+        tables = {self.id_of(name) for name in names if self.captured(*name)}
+        return tuple(sorted(filter(self.exists, tables)))
 
     def described(self, event: TableDescribed, position: Position) -> TablesChanged:
         """Apply columns and key that the log or an operator states. It ends a quarantine, or changes nothing."""
@@ -359,15 +340,20 @@ class Tables:
             return TablesChanged()
         return self.adopt(self.catalog.with_table(name, event.definition), position)
 
-    def _ours(self, effect: TableEffect, known: set[tuple[str, str]]) -> bool:
-        return (effect.database, effect.table) in known or (effect.to is not None and self.captured(*effect.to))
+    def _ours(self, effect: TableEffect) -> bool:
+        table = self.id_of((effect.database, effect.table))
+        ours = self.captured(table.database, table.table) and self.exists(table)
+        return ours or (effect.to is not None and self.captured(*effect.to))
 
     def _took(self, followed: Followed) -> TablesChanged:
         self.history, self.catalog = followed.history, followed.catalog
         return self._changed(followed.change) if followed.change else TablesChanged()
 
     def _changed(self, change: SchemaChange) -> TablesChanged:
-        self._unknown = self.unsettled = True
+        tables = [state.table_id for state in change.tables]
+        if self._retyped is not None:
+            self._retyped.update(tables)
+        self.decide_again(tables)
         schemas: list[TableSchema] = []
         refused: dict[TableId, str] = {}
         for state in change.tables:
@@ -382,10 +368,17 @@ class Tables:
                 refused[state.table_id] = str(error)
         written = tuple(records(self.restriction.stored(change) if self.restriction else change))
         self.written += len(written)
-        return TablesChanged(history=written, schemas=tuple(schemas), refused=refused, numbered=True)
+        concerned = frozenset(tables).union(*map(self._topics.others, tables))
+        return TablesChanged(
+            history=written, schemas=tuple(schemas), refused=refused, numbered=True, tables=concerned
+        )  # fmt: skip
 
     def _published(self, schema: TableSchema) -> TableSchema:
-        return published(schema, self._keys(schema), self._rule_of(schema.table_id))
+        table, keys = schema.table_id, self._keys(schema)
+        known = self._derived.get(table)
+        if known is None or known[0] is not schema or known[1] is not keys:
+            known = self._derived[table] = schema, keys, published(schema, keys, self._rule_of(table))
+        return known[2]
 
     def is_unique(self, schema: TableSchema) -> bool:
         """Return whether record keys of a table are unique. Otherwise reading in chunks along the key may miss rows."""

@@ -9,8 +9,8 @@ from typing import Any
 from cdc.model.errors import Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableId
+from ingest.events.left_out import QuarantinedTable
 from ingest.events.log_events import LogEvent, RowsQuarantined, TableAltered, TableEmptied
-from ingest.events.quarantine_state import QuarantinedTable
 from ingest.events.redecode import decoded
 from ingest.records.capture_interfaces import Record
 from ingest.records.records import TableWriter

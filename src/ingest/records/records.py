@@ -20,6 +20,7 @@ from cdc.model.event import ChangeEvent, Position, SourceInfo
 from cdc.model.filters import Unrepresentable
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId, TableSchema
+from cdc.persistent import PersistentMap
 from ingest.events.log_events import RefusedImage, Row, RowsQuarantined
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.refused import RefusedRows
@@ -219,7 +220,9 @@ def checkpoint_value(
     `end_offsets` maps topic → partition → offset after the records of the checkpoint. `history` is the offset in
     `…history` from which on the whole schema history can be read.
     """
-    position = checkpoint.position
+    position, state = checkpoint.position, dict(checkpoint.state)
+    if "partial" in state:
+        state["partial"] = sorted(state["partial"])
     return _dumps(
         {
             "format": FORMAT,
@@ -235,10 +238,17 @@ def checkpoint_value(
             "ts_ms": checkpoint.ts_ms,
             **({"history": history} if history else {}),
             **({"open": checkpoint.open} if checkpoint.open else {}),
-            **({"state": checkpoint.state} if checkpoint.state else {}),
+            **({"state": state} if state else {}),
             "end_offsets": {topic: {str(p): o for p, o in ends.items()} for topic, ends in end_offsets.items()},
-        }
+        },
+        default=_plain,
     )
+
+
+def _plain(value: object) -> dict[str, Any]:
+    if isinstance(value, PersistentMap):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def history_start(value: bytes | None) -> int:

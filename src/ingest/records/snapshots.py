@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from cdc.model.errors import Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableId, TableSchema
+from cdc.persistent import PersistentMap
 from ingest.events.log_events import Image, Row
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Record
@@ -79,9 +80,12 @@ class ChunkReader(Protocol):
 class Snapshots:
     """The running snapshots of one source. `state` is their progress as JSON, by `database.table`.
 
-    `partial` are the tables whose topic does not contain all rows (`cdc.model.event.SourceInfo.partial`). A table is
-    partial until its snapshot is complete, and forever if a condition excludes rows. `parallel` is the maximum number
-    of tables read at the same time. `reads`: the source's tables can be read.
+    `partial` are the tables whose topic does not contain all rows (`cdc.model.event.SourceInfo.partial`). Add tables
+    with `mark_partial`. A table is partial until its snapshot is complete, and forever if a condition excludes rows.
+    `parallel` is the maximum number of tables read at the same time. `reads`: the source's tables can be read.
+
+    A checkpoint holds `state` and `incomplete` as they are. They are immutable, so that no call copies the entries of
+    all tables.
     """
 
     def __init__(
@@ -96,11 +100,12 @@ class Snapshots:
     ) -> None:
         self.reads = reads
         self._recorder, self._tables, self._parallel = recorder, tables, parallel
-        self._state: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in state.items()}
-        for entry in self._state.values():
-            if entry.get("after") == PASS:
-                del entry["after"]
-        self.partial = {self._table(name) for name in (*partial, *self._state)}
+        entries = {name: _resumable(entry) for name, entry in state.items()}
+        self._state, self._order = PersistentMap(entries), dict.fromkeys(entries)
+        self._initial = sum(bool(entry.get("initial")) for entry in entries.values())
+        self._names = PersistentMap(dict.fromkeys((*partial, *entries), True))
+        self.partial = {self._table(name) for name in self._names}
+        self._ended, self._read = set[str](), dict[str, int]()
         self._requested: dict[TableId, ChunkRequest] = {}
         self._waiting: dict[TableId, Chunk] = {}
         self._number = 0
@@ -114,17 +119,53 @@ class Snapshots:
         return moved
 
     @property
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> PersistentMap[str, Mapping[str, Any]]:
         """Return the progress to commit with the records; empty if no snapshot is running."""
-        return {name: dict(entry) for name, entry in self._state.items()}
+        return self._state
+
+    @property
+    def incomplete(self) -> PersistentMap[str, bool]:
+        """Return the names of `partial`, as keys, to commit with the records."""
+        return self._names
 
     @property
     def initial(self) -> bool:
         """Return whether a table's first snapshot is still running."""
-        return any(entry.get("initial") for entry in self._state.values())
+        return self._initial > 0
 
     def __bool__(self) -> bool:
         return bool(self._state)
+
+    def take_ended(self) -> set[str]:
+        """Return the tables whose snapshots are complete since the last call."""
+        ended, self._ended = self._ended, set()
+        return ended
+
+    def mark_partial(self, table: TableId) -> None:
+        """Add a table to `partial`."""
+        if table not in self.partial:
+            self.partial.add(table)
+            self._names = self._names.put(table.name, True)
+
+    def _mark_complete(self, table: TableId) -> None:
+        if table in self.partial:
+            self.partial.discard(table)
+            self._names = self._names.without(table.name)
+
+    def _put(self, name: str, entry: Mapping[str, Any]) -> None:
+        """Replace the entry of a table. Entries are never changed in place: checkpoints hold them."""
+        self._initial += bool(entry.get("initial")) - bool(self._state.get(name, {}).get("initial"))
+        self._state = self._state.put(name, entry)
+        self._order.setdefault(name)
+
+    def _drop(self, name: str) -> Mapping[str, Any]:
+        """Remove the entry of a table, and return it; empty if there is none."""
+        entry = self._state.get(name, {})
+        self._initial -= bool(entry.get("initial"))
+        self._state = self._state.without(name)
+        self._order.pop(name, None)
+        self._read.pop(name, None)
+        return entry
 
     def start(self, table: TableId, *, initial: bool = False, where: str = "", marker: int | None = None) -> None:
         """Start the snapshot of a table, or restart one that is running.
@@ -136,7 +177,7 @@ class Snapshots:
         """
         self.void(table)
         if not self.reads and not initial:
-            self.partial.add(table)
+            self.mark_partial(table)
             return
         name = table.name
         known = self._state.get(name)
@@ -146,19 +187,20 @@ class Snapshots:
         if marker == REPAIRS_ONLY and not where:
             marker = (known or {}).get("marker")
         whole = table not in self.partial if known is None else known.get("whole", False)
-        self._state[name] = {"rows": 0, "whole": whole}
-        self.partial.add(table)
+        entry: dict[str, Any] = {"rows": 0, "whole": whole}
+        self.mark_partial(table)
         if initial:
-            self._state[name]["initial"] = True
+            entry["initial"] = True
         if where:
-            self._state[name]["where"] = where
+            entry["where"] = where
         if marker is not None:
-            self._state[name]["marker"] = marker
+            entry["marker"] = marker
+        self._put(name, entry)
 
     def stop(self, table: TableId) -> None:
         """Stop a table's snapshot. Rows that are already published stay."""
         self.void(table)
-        self._state.pop(table.name, None)
+        self._drop(table.name)
 
     def give_up(self, table: TableId) -> bool:
         """Stop a table's snapshot if a signal began it with a condition, because such a snapshot cannot be read.
@@ -170,14 +212,14 @@ class Snapshots:
             return False
         self.stop(table)
         if entry.get("whole"):
-            self.partial.discard(table)
+            self._mark_complete(table)
         self.moved = True
         return True
 
     def gone(self, table: TableId) -> None:
         """Forget a dropped table: a new table of the same name begins empty."""
         self.stop(table)
-        self.partial.discard(table)
+        self._mark_complete(table)
 
     def void(self, table: TableId) -> None:
         """Discard the current chunk of a table and read it again, because the table changed as a whole."""
@@ -186,15 +228,14 @@ class Snapshots:
         self.windows.pop(table, None)
         entry = self._state.get(table.name, {})
         if entry.get("after") == PASS:
-            del entry["after"]
+            self._put(table.name, _resumable(entry))
 
     def restart(self, table: TableId) -> None:
         """Restart a running snapshot of a table from its beginning, because the primary key changed."""
         entry = self._state.get(table.name)
         if entry is not None:
             self.void(table)
-            entry.pop("after", None)
-            entry.pop("last", None)
+            self._put(table.name, {k: v for k, v in entry.items() if k not in ("after", "last")})
 
     def turn(
         self,
@@ -223,10 +264,10 @@ class Snapshots:
         return records
 
     def _ask(self, reader: ChunkReader, position: Callable[[], Position], now_ms: int) -> None:
-        for name, entry in self._state.items():
+        for name in self._order if len(self._requested) < self._parallel else ():
             if len(self._requested) >= self._parallel:
                 return
-            table = self._table(name)
+            table, entry = self._table(name), self._state[name]
             if table in self._requested:
                 continue
             try:
@@ -244,7 +285,8 @@ class Snapshots:
                 unique=self._tables.is_unique(schema),
             )
             self._requested[table] = request
-            entry.setdefault("began_ms", now_ms)
+            if "began_ms" not in entry:
+                self._put(name, {**entry, "began_ms": now_ms})
             self.windows.setdefault(table, set())
             reader.request(request)
 
@@ -261,18 +303,20 @@ class Snapshots:
         if chunk.after != PASS:
             self.windows.pop(table)
         name = table.name
-        entry = self._state[name]
+        entry = dict(self._state[name])
         entry["rows"] += len(chunk.images)
         if chunk.total is not None:
             entry["total"] = chunk.total
         self.rows += sum(record.topic == writer.topic for record in records)
         self.moved = True
         if chunk.after is not None:
-            entry |= {"after": chunk.after, "last": chunk.last}
+            self._put(name, entry | {"after": chunk.after, "last": chunk.last})
+            self._read[name] = entry["rows"]
             return records
-        del self._state[name]
+        self._drop(name)
+        self._ended.add(name)
         if entry.get("whole") or not entry.get("where"):
-            self.partial.discard(table)
+            self._mark_complete(table)
         if entry.get("marker") is not None:
             low = chunk.request.position
             mark = writer.marker(low, entry["marker"], now_ms)
@@ -288,6 +332,13 @@ class Snapshots:
         request = self._requested.get(table)
         return None if request is None else -1 if request.after == PASS else request.number
 
-    def progress(self) -> Mapping[str, int]:
-        """Return the number of rows read so far, by `database.table`."""
-        return {name: entry["rows"] for name, entry in self._state.items()}
+    def take_progress(self) -> Mapping[str, int]:
+        """Return the number of rows read so far, by `database.table`, of the tables read since the last call whose
+        snapshots are still running."""
+        read, self._read = self._read, {}
+        return read
+
+
+def _resumable(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the entry of a table whose chunk is discarded: a pass starts again."""
+    return {k: v for k, v in entry.items() if k != "after"} if entry.get("after") == PASS else dict(entry)

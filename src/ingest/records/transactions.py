@@ -8,7 +8,7 @@ deleted, so that consumers do not keep an outdated one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from cdc.model.errors import Skippable
 from cdc.model.event import Position, SourceInfo
 from cdc.model.schema import TableId, TableSchema
 from ingest.events.changed import TablesChanged
+from ingest.events.left_out import quarantined_tables
 from ingest.events.log_events import (
     LogEvent,
     RowsLogged,
@@ -29,7 +30,6 @@ from ingest.events.log_events import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.events.quarantine_state import quarantined_tables
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Checkpoint, Record, Stream, Watcher
 from ingest.records.images import MAX_IMAGE, check_images, events, shaped
@@ -183,12 +183,11 @@ class Transactions:
         return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
 
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
-        before = {schema.table_id: schema for schema in self.tables.schemas()}
-        held = self._held(before)
         change = self.tables.statement(event, self._next())
+        before, held = change.before, self._held(change)
         records = self._changed(change)
         truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
-        for table, schema in (before | held).items():
+        for table, schema in {**before, **held}.items():
             gone = not self.tables.exists(table)
             if self._watcher is not None and gone:
                 self._watcher.gone(table)
@@ -197,13 +196,11 @@ class Transactions:
         self._read_again(by_statement(self.tables, before, change))
         return records
 
-    def _held(self, before: Mapping[TableId, TableSchema]) -> dict[TableId, TableSchema]:
-        """Return existing tables that are left out or in quarantine now, whose topics may hold earlier rows."""
-        return {
-            table: schema
-            for table, schema in self._recorder.published.items()
-            if table not in before and self.tables.captured(table.database, table.table) and self.tables.exists(table)
-        }
+    def _held(self, change: TablesChanged) -> dict[TableId, TableSchema]:
+        """Return the tables of a statement that were left out or in quarantine before it. Their topics may hold earlier
+        rows."""
+        published = self._recorder.published
+        return {one: published[one] for one in change.existed if one not in change.before and one in published}
 
     def _read_again(self, tables: Collection[TableId]) -> None:
         for table in sorted(tables):
@@ -248,7 +245,8 @@ class Transactions:
                 known = self._writers.get(schema.table_id)
                 (self._watcher.void if known and known.schema.primary_key == schema.primary_key
                  else self._watcher.restart)(schema.table_id)  # fmt: skip
-        self._writers.clear()
+        for table in change.tables:
+            self._writers.pop(table, None)
         return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
 
     def report(self, event: TableDescribed | TableAltered) -> list[Record]:

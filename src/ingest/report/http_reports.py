@@ -72,7 +72,7 @@ class Reports(Observer):
         self._log, name = log, source.name
         self._captured, self._lag = CAPTURED.labels(name), LAG.labels(name)
         self._name = name
-        self._columns = set[tuple[str, str]]()
+        self._columns, self._scanned = set[tuple[str, str]](), dict[str, int]()
         self._dead_letters, self._kept = naming.dead_letter_topic(topology), naming.quarantine_topic(topology)
         self._dead = DEAD_LETTERS.labels("capture")
         server = f"{topology}.{name}"
@@ -153,13 +153,16 @@ class Reports(Observer):
         HELD.labels(self._name).set(waiting)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """Log the progress of snapshots every 5 seconds."""
+        """Log the progress of snapshots every 5 seconds: of the tables that were read since the last line."""
         now = time.monotonic()
         for table, read in rows.items():
             SCANNED.labels(*self._snapshot, table).set(read)
+        self._scanned |= rows
         if now >= self._next_line:
             self._next_line = now + 5.0
-            self._log.info("snapshot", **{table: f"{read} rows" for table, read in rows.items()}, **self._place())
+            shown = {table: f"{read} rows" for table, read in self._scanned.items()}
+            self._log.info("snapshot", **shown, **self._place())
+            self._scanned.clear()
 
     def lag(self, seconds: float) -> None:
         """Set the two lag metrics."""

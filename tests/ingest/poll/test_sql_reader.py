@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -125,7 +126,7 @@ def test_an_unavailable_database_is_waited_for(tmp_path: Path) -> None:
     text = topology(tmp_path / "x")
     source = text.sources["s"]
     assert source.poll is not None
-    broken = Source(**{name: getattr(source, name) for name in source.__dataclass_fields__} | {"url": "oracle://x/y"})
+    broken = replace(source, url="oracle://x/y")
     with pytest.raises(UsageError, match="driver"), sql_reader(broken, source.poll):
         pass
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingest.events.left_out import LeftOutTable
-from ingest.events.quarantine_state import QuarantinedTable
+from ingest.events.left_out import LeftOutTable, QuarantinedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,8 @@ from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
 from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
-from ingest.events.left_out import left_out_of
+from ingest.events.left_out import left_out_of, quarantined_tables
 from ingest.events.prepared import STATE as PREPARED
-from ingest.events.quarantine_state import quarantined_tables
 from ingest.records.capture_interfaces import REREAD
 from ingest.records.refused import COUNTS
 from tailorbird.operate.status.captured_position import CapturedPosition, FullReread
