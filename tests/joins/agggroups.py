@@ -22,17 +22,23 @@ class GroupGenerator(Generator):
 
     def _grouped(self, aliases: list[Alias], text: str) -> Table:
         whole = self._maybe("global", 0.15)
-        keys = [("'all'", "varchar(9)")] if whole else self._keys(aliases)
+        keys = [self.chance.choice([("'all'", "varchar(9)"), ("2", "int")])] if whole else self._keys(aliases)
         functions = [self._function(aliases) for _ in range(self.chance.randint(1, 4))]
         items = [*keys, *functions]
         if self._maybe("over", 0.3):
             items.append(self._over(aliases))
-        columns = {n: t for n, (_, t) in zip(names_of(len(keys), len(items) - len(keys)), items, strict=True)}
+        names = names_of(len(keys), len(items) - len(keys))
+        having = self._having(aliases) if self._maybe("having", 0.3) else ""
+        free = [name for name in aliases[0].table.columns if name not in names]
+        if having and len(aliases) == 1 and free and not whole:  # a column of the result hides one of the table
+            names[-1] = self.chance.choice(free)
+            having = having.replace(f"{aliases[0].name}.", "")
+        columns = {n: t for n, (_, t) in zip(names, items, strict=True)}
         text = select_of(items, columns, text)
         if not whole:
             text += "\nGROUP BY " + ", ".join(f"{key}" for key, _ in keys)
-        if self._maybe("having", 0.3):
-            text += f"\nHAVING {self._having(aliases)}"
+        if having:
+            text += f"\nHAVING {having}"
         if not whole and self._maybe("top", 0.15):
             return self._topped_groups(text, columns, keys)
         return Table(text, list(columns)[: len(keys)], columns)
@@ -71,8 +77,13 @@ class GroupGenerator(Generator):
         if columns := self._columns(aliases, "decimal(6,2)"):
             one = pick(columns)
             made += [(f"sum({one})", "decimal(16,2)?"), (f"avg({one})", "decimal(10,6)?")]
-        if columns := self._columns(aliases, "double"):
-            made += [(f"{pick(['sum', 'avg'])}({pick(columns)})", "double?")]
+        if columns := self._columns(aliases, "double", "float"):
+            made += [(f"{pick(['sum', 'avg'])}({pick(columns)})", "double?")] * 2
+        if (columns := self._wide_columns(aliases)) and self.chance.random() < 0.3:
+            one = pick(columns)
+            return pick(
+                [(f"sum({one})", "decimal(55,20)?"), (f"avg({one})", "decimal(49,24)?"), (f"count({one})", "bigint")]
+            )
         if "distinct_of" in self.constructs:
             made += [(f"count(DISTINCT {exact})", "bigint")]
             made += [(f"count(DISTINCT {exact}, {self._item(aliases, *EXACT)[0]})", "bigint")]

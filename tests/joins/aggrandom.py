@@ -244,6 +244,6 @@ def _wide(type_: str) -> str:
 
 def _like(table: Table, type_: str) -> list[str]:
     """Return the columns of a table that compare with a type."""
-    if _family(type_).startswith(("double", "list", "bool")):
+    if _family(type_).startswith(("double", "float", "list", "bool")):
         return []
     return [name for name, own in table.columns.items() if name != "unused" and _family(own) == _family(type_)]

@@ -4,7 +4,7 @@ form."""
 from __future__ import annotations
 
 from tests.joins.agggroups import EXACT, GroupGenerator, names_of, select_of
-from tests.joins.joinrandom import Alias, Table
+from tests.joins.joinrandom import Alias, Table, is_wide
 
 _ORDERED = (*EXACT, "double")
 _MOST = [1, 1, 2, 3, 100]
@@ -69,6 +69,6 @@ class TopGenerator(GroupGenerator):
         elif self.chance.random() < 0.1:
             limit = f"t.n BETWEEN 1 AND {most}"
         if self.chance.random() < 0.2:
-            plain = [name for name, type_ in columns.items() if type_ != "list"]
+            plain = [name for name, type_ in columns.items() if type_ != "list" and not is_wide(type_)]
             limit = f"t.{self.chance.choice(plain)} IS NOT NULL AND {limit}"
         return Table(f"SELECT {', '.join(f't.{name}' for name in shown)}\nFROM ({inner}) t\nWHERE {limit}", keys, made)

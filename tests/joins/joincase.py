@@ -25,6 +25,7 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import Canonical
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
+from joins.evaluate.casting import single
 from joins.oracle.oracle import Rows, tables_after
 from joins.oracle.sql_oracle import Answer, Oracle
 from joins.query.plan import Plan
@@ -377,4 +378,7 @@ def _near(value: Canonical, wanted: Canonical) -> Canonical:
 
 
 def _alike(value: Canonical, wanted: Canonical) -> bool:
-    return isinstance(value, float) and isinstance(wanted, float) and math.isclose(value, wanted, rel_tol=1e-9)
+    if not isinstance(value, float) or not isinstance(wanted, float):
+        return False
+    # a FLOAT is published with the few digits that identify it, and DuckDB widens it to a double
+    return math.isclose(value, wanted, rel_tol=1e-9) or (math.isfinite(value) and single(value) == wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,8 @@ from tests.joins.joincase import Case
 
 _KEYS = [{"id": "int"}, {"id": "int"}, {"id": "bigint"}, {"code": "varchar(9)"}, {"a": "int", "b": "int"},
          {"id": "int", "region": "varchar(9)"}]  # fmt: skip
-_VALUES = ["int?", "bigint?", "decimal(6,2)?", "varchar(9)?", "date?", "datetime(3)?", "double?", "tinyint?"]
+_VALUES = ["int?", "bigint?", "decimal(6,2)?", "varchar(9)?", "date?", "datetime(3)?", "double?", "tinyint?", "float?",
+           "varbinary(9)?", "decimal(45,20)?"]  # fmt: skip
 
 
 @dataclass
@@ -155,11 +157,16 @@ class Generator:
             f"{alias.name}.{name}"
             for alias in aliases
             for name, type_ in alias.table.columns.items()
-            if name != "unused" and (not types or type_.removesuffix("?").startswith(types))
+            if name != "unused" and not is_wide(type_) and (not types or type_.removesuffix("?").startswith(types))
         ]
 
+    def _wide_columns(self, aliases: list[Alias]) -> list[str]:
+        """Return the decimals with more digits than expressions have."""
+        return [f"{a.name}.{name}" for a in aliases for name, type_ in a.table.columns.items() if is_wide(type_)]
+
     def _items(self, aliases: list[Alias]) -> list[str]:
-        chosen = [self.chance.choice(self._columns(aliases)) for _ in range(self.chance.randint(1, 6))]
+        plain = self._columns(aliases) + self._wide_columns(aliases)
+        chosen = [self.chance.choice(plain) for _ in range(self.chance.randint(1, 6))]
         chosen += [self._expression(aliases) for _ in range(self.chance.choice([0, 0, 1, 2]))]
         return [f"{text} AS x{i}" for i, text in enumerate(chosen)]
 
@@ -250,7 +257,16 @@ def value_of(type_: str, chance: random.Random) -> Canonical:
             return f"2026-01-0{n}T00:00:00{chance.choice(['', '.5'])}Z"
         case "double":
             return n / 2
+        case "float":
+            return n + chance.choice([0.5, 0.1])  # 1.1 is another number in four bytes
+        case "varbinary":
+            return base64.b64encode(bytes([n, 255 - n])).decode()
     raise AssertionError(type_)
+
+
+def is_wide(type_: str) -> bool:
+    """Return whether a type is a decimal with more digits than expressions have."""
+    return type_.startswith("decimal(") and int(type_.removeprefix("decimal(").partition(",")[0]) > 38
 
 
 def random_view_case(seed: int) -> Case:

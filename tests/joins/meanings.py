@@ -19,9 +19,9 @@ from sqlglot.errors import ParseError
 
 from cdc.model.types import Canonical, LogicalType, from_mysql
 from ingest.binlog.format.canonical import json_text
-from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, value
 from joins.query.functions import check_shape
+from joins.query.typed import Typed, Unsupported
 from joins.select.tokens import statements_of
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
@@ -39,7 +39,7 @@ _TEXTS = [
     "12", "-7", "+5", " 12 ", "2.50", "-0.5", ".5", "5.", "1e3", "1E-3", "1e400", "NaN", "inf", "-Infinity", "1d", "0x1p3",
     "2147483648", "-2147483648", "9223372036854775808", "99999999999999999999999999999999999999",
     "true", "F", "yes", "no", "0", "1", "2024-02-29", "2023-02-29", "2026-1-5", "2026", "2026-07", "12026-01-01",
-    "2026-01-31 10:12:00", "2026-01-31T10:12:00.123456789", "2026-01-31 10:12:00+02:00", "2026-01-31 25:00:00",
+    "2026-01-31 10:12:00", "2026-01-31T10:12:00.123456789", "2026-01-31 10:12:00+02:00", "2026-03-29T02:30:00-05:30", "2026-01-31 10:12:00+19:00", "2026-01-31 25:00:00",
     "2026-03-29 02:30:00", "10:12:00", "0001-01-01", "9999-12-31 23:59:59.999999", "-0044-03-15", "{}", "null",
     '{"a": 1, "b": {"c": [1, 2.50, "x"]}}', '{"a": "ü\\n\\"q\\""}', '{"a": null}', '{"a": [true, false, null]}', '{"a": 1.0}',
     '{"a": 1, "a": 2}', '{"a": {"b": "deep", "c": {}}}', "{'a': 1}", '{"a": 1', '[{"a": 1}]', '"a"', '{"a": 12345678901234567890}',

@@ -108,4 +108,4 @@ def _literal(name: str, value: Canonical) -> str:
     value = ewkt_of(value) if isinstance(value, dict) else value
     text = str(value).removesuffix("Z") if name in ("DATE", "TIMESTAMP") else str(value)
     quoted = text.replace("'", "''")
-    return f"'{quoted}'::{name}"
+    return f"from_base64('{quoted}')" if name == "BLOB" else f"'{quoted}'::{name}"

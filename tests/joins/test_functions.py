@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
-from joins.query.expressions import Unsupported
 from joins.query.functions import FUNCTIONS, check_shape, supported
+from joins.query.typed import Unsupported
 from joins.select.tokens import statements_of
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()

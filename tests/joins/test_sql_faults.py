@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc.model.errors import TopologyError
-from cdc.model.types import Canonical
+from cdc.model.types import Canonical, LogicalType
 from joins.evaluate.evaluating import prepared
 from joins.evaluate.stored import to_canonical, to_native
 from joins.evaluate.unknown import UnknownValue
@@ -20,7 +20,7 @@ from tests.joins.test_functions import NAMES
 
 COLUMNS = {
     "id": "int", "n": "int?", "big": "bigint?", "huge": "bigint unsigned?", "d": "decimal(6,2)?", "s": "varchar(9)?",
-    "day": "date?", "at": "datetime(3)?", "f": "double?",
+    "day": "date?", "at": "datetime(3)?", "f": "double?", "tiny": "tinyint?", "small": "smallint?", "single": "float?",
 }  # fmt: skip
 GROUPS = Path(__file__).parents[1] / "cases" / "joins" / "groups"
 
@@ -146,12 +146,69 @@ def test_a_literal_key_leaves_other_literals_alone(columns: str) -> None:
     case(columns, key="k").plan()
 
 
+def test_the_sum_of_floats_adds_their_four_bytes() -> None:
+    """The text 1.1 is another number than the FLOAT 1.1, which conditions compare."""
+    plan = read_case(GROUPS / "sums-of-floats.case").plan()
+    group = plan.fragments[0].group
+    assert group is not None
+    assert {str(total.type) for total in group.totals} == {"float64"}
+    assert [str(result.type) for result in group.results] == ["float64"] * 4 + ["float32"]
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("-tiny", "int8"), ("-small", "int16"), ("-n", "int32"), ("-d", "decimal(6,2)"), ("-huge", "decimal(20,0)"),
+        ("-single", "float32"), ("huge / 3", "decimal(26,6)"), ("d / -3", "decimal(10,6)"),
+        ("d / (3)", "decimal(10,6)"),
+        ("huge * 007", "decimal(22,0)"),
+    ],
+)  # fmt: skip
+def test_types_are_sparks(text: str, type_: str) -> None:
+    """A literal counts its digits, also a negative one; a negative number has the type of the number."""
+    assert str(computed(text).type) == type_
+
+
+@pytest.mark.parametrize(
+    "text", ["TRY_CAST(s AS INT)", "try_add(n, 1)", "try_divide(n, 0)", "TRY_CAST(s AS TIMESTAMP)"]
+)
+def test_a_try_is_no_failure(text: str) -> None:
+    """The user asked for NULL, so a bad value makes no dead letter. A CAST does."""
+    assert computed(text).failed is None
+    assert computed("CAST(s AS INT)").failed is not None
+
+
+def test_a_failure_within_a_try_is_one() -> None:
+    """`try_add(n / 0, 1)`: the division fails, not the addition."""
+    failed = computed("try_add(CAST(s AS INT), 1)").failed
+    assert failed is not None
+    assert failed.count("IS NULL") == 1
+
+
 @pytest.mark.parametrize(("type_", "length"), [("CHAR(2)", 2), ("VARCHAR(9)", 9)])
 def test_a_length_that_spark_ignores_is_refused(type_: str, length: int) -> None:
     """MySQL and PostgreSQL cut the text, Spark does not."""
     with pytest.raises(TopologyError, match="CAST to") as error:
         case(f"id, CAST(s AS {type_}) AS x").plan()
     assert f"left(CAST(… AS STRING), {length})" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-03-29T02:30:00+05:00", "2026-03-28T21:30:00Z"),
+        ("2026-03-29 02:30:00-01:30", "2026-03-29T04:00:00Z"),
+        ("2026-03-29 02:30:00Z", "2026-03-29T02:30:00Z"),
+        ("2026-03-29", "2026-03-29T00:00:00Z"),
+        ("2026-03-29 02:30:00+19:00", None),
+    ],
+)
+def test_an_offset_in_a_text_is_applied(text: str, moment: str | None) -> None:
+    """A literal and a text column mean the same moment in UTC."""
+    found = computed("CAST(s AS TIMESTAMP)")
+    types = tuple(LogicalType(kind="string") for _ in COLUMNS)
+    value = prepared(found.sql, types).of([text] * len(types))
+    assert to_canonical(found.type, value) == moment
 
 
 def test_no_value_ends_an_evaluation() -> None:

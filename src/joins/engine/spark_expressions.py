@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from cdc.model.types import LogicalType
-from joins.query.expressions import any_of, escaped
 from joins.query.nodes import Expression
 from joins.query.plan import SINK, Finish, Fragment
+from joins.query.typed import any_of, escaped
 from joins.query.value_types import family, spark_type
 from joins.runtime.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
 

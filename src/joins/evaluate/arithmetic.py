@@ -152,9 +152,14 @@ def _binary(
 
 def minus(parts: Sequence[Prepared]) -> Prepared:
     of = parts[0].of
-    return Prepared(
-        lambda values: value.copy_negate() if isinstance(value := of(values), Decimal) else -value, parts[0].type
-    )
+
+    def negative(values: Values) -> Any:
+        value = of(values)
+        if value is None or value == 0:
+            return value if not isinstance(value, float) else -value
+        return value.copy_negate() if isinstance(value, Decimal) else -value
+
+    return Prepared(negative, parts[0].type, parts[0].near, parts[0].digits)
 
 
 def plain(function: Callable[[Any, Any], Any]) -> Prepare:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from cdc.model.types import LogicalType
-from joins.evaluate.moments import DAY, date_of, date_text, moment_of, moment_text
+from joins.evaluate.moments import DAY, date_of, date_text, instant_of, moment_of, moment_text
 from joins.evaluate.unknown import UnknownValue
 from joins.query.value_types import INTEGERS, family
 
@@ -204,7 +204,7 @@ def converter(of: LogicalType, to: LogicalType) -> Convert:
         case "text", "date":
             return date_of
         case "text", "moment":
-            return moment_of
+            return instant_of if to.kind == "timestamp" else moment_of
         case "date", "moment":
             return lambda value: value * DAY
         case "moment", "date":

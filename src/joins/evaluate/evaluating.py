@@ -25,7 +25,8 @@ from joins.query.value_types import BOOL, DATE, DATETIME, INTEGERS, NULL, STRING
 
 _SPARK_TYPES = {
     "BOOLEAN": "bool", "TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64", "FLOAT": "float32",
-    "DOUBLE": "float64", "DATE": "date", "TIMESTAMP_NTZ": "datetime", "STRING": "string", "BINARY": "bytes",
+    "DOUBLE": "float64", "DATE": "date", "TIMESTAMP_NTZ": "datetime", "TIMESTAMP": "timestamp",
+    "STRING": "string", "BINARY": "bytes",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from joins.evaluate.unknown import UnknownValue
 DAY = 86_400_000_000
 _UNITS = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": DAY}
 _ZONE = re.compile(r" ?(Z|UTC|GMT|[+-]\d{2}:\d{2})")
+_FARTHEST = 18 * 60  # minutes of an offset from UTC
 _PATTERN = {"yyyy": 0, "MM": 1, "dd": 2, "HH": 3, "mm": 4, "ss": 5}
 
 
@@ -143,6 +144,28 @@ def moment_of(text: str) -> int | None:
 
     Raises UnknownValue for a text that Spark might or might not read.
     """
+    found = _parsed(text)
+    return None if found is None else found[0]
+
+
+def instant_of(text: str) -> int | None:
+    """Parse a datetime to microseconds in UTC: an offset from UTC in the text is applied. None if it is no datetime.
+
+    Raises UnknownValue for a text that Spark might or might not read.
+    """
+    if (found := _parsed(text)) is None:
+        return None
+    micros, zone = found
+    if (offset := re.fullmatch(r"([+-])(\d{2}):(\d{2})", zone)) is None:
+        return micros
+    minutes = int(offset[2]) * 60 + int(offset[3])
+    if int(offset[3]) > 59 or minutes > _FARTHEST:
+        return None
+    return micros - (-1 if offset[1] == "-" else 1) * minutes * _UNITS["MINUTE"]
+
+
+def _parsed(text: str) -> tuple[int, str] | None:
+    """Return the microseconds of a datetime, without its time zone, and the zone."""
     trimmed = _trimmed(text)
     if trimmed[:1] == "" or (trimmed[0] not in "+-" and not trimmed[0].isascii()):
         return None
@@ -151,7 +174,7 @@ def moment_of(text: str) -> int | None:
     found = _MOMENT.fullmatch(trimmed)
     if found is None:
         if not re.fullmatch(r"[0-9+:. TZ-]*", trimmed):
-            return _no_moment(trimmed)
+            _must_be_other_text(trimmed)
         return None
     sign, year, month, day, hour, minute, second, fraction, rest = found.groups()
     if rest:
@@ -165,13 +188,10 @@ def moment_of(text: str) -> int | None:
         return None
     seconds = (days_of(*date) * 24 + times[0]) * 3600 + times[1] * 60 + times[2]
     micros = int((fraction or "")[:6].ljust(6, "0"))
-    return seconds * 1_000_000 + micros
+    return seconds * 1_000_000 + micros, (rest or "").strip()
 
 
-def _no_moment(text: str) -> int | None:
-    """Return None for a text that is not a datetime.
-
-    Raises UnknownValue if letters follow a time, because they may name a time zone."""
-    if re.match(r"[+-]?[0-9-]*[^0-9 T:.+-]", text):
-        return None
-    raise UnknownValue(f"text as a moment: {text!r}")
+def _must_be_other_text(text: str) -> None:
+    """Raise UnknownValue if letters follow a time, because they may name a time zone."""
+    if not re.match(r"[+-]?[0-9-]*[^0-9 T:.+-]", text):
+        raise UnknownValue(f"text as a moment: {text!r}")

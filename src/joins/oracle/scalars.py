@@ -19,10 +19,10 @@ from sqlglot import exp
 
 from cdc.model.types import LogicalType
 from joins.oracle.native import Deps, Rewritten, alike, counted, is_negative, key_of, operands, together, with_parts
-from joins.query.aggregates import Keeping, aggregates_in, arguments_of
-from joins.query.expressions import Typed, Unsupported
+from joins.query.aggregates import Keeping, aggregates_in, arguments_of, widened, widens
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.group import Result
+from joins.query.typed import Typed, Unsupported
 from joins.query.value_types import BOOL, INT32, STRING
 
 _NONE: Deps = frozenset()
@@ -347,6 +347,8 @@ class Scalars:
         """Return the call that replaces an aggregate function. Its arguments are evaluated per row, before grouping."""
         below = _Scope(scope.relations, scope.outer)
         parts = [self._expression(part, below) for part in arguments_of(call)]
+        if parts and widens(call):
+            parts[0] = self._expression(widened(arguments_of(call)[0], parts[0].type), below)
         deps = frozenset().union(*(part.deps for part in parts))
         try:
             result = Keeping().add(call, [(i, part.type) for i, part in enumerate(parts)])

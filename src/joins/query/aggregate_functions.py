@@ -48,7 +48,8 @@ class AggregateFunction:
 
     `reads` is the accumulator from which `finish` computes the result, whose type is `result` of the arguments' types.
     `distinct`: it is the form with DISTINCT. `complete`: a row counts only if no argument is NULL, else only the first
-    argument matters. Without `native`, the oracle computes it with the code of the specification.
+    argument matters. `widens`: it adds up FLOAT arguments as DOUBLE. Without `native`, the oracle computes it with the
+    code of the specification.
     """
 
     name: str
@@ -60,6 +61,7 @@ class AggregateFunction:
     keeps: BagExtra = ""
     distinct: bool = False
     complete: bool = False
+    widens: bool = False
     accepts: ArgumentRule | None = None
     native: tuple[DuckDBForm, ...] = ()
 
@@ -130,6 +132,7 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
     ),
     AggregateFunction(
         name="sum", shown="sum", calls=(exp.Sum,), reads="total", finish="sum", result=_sum, accepts=_NUMBER,
+        widens=True,
         native=(
             DuckDBForm("integers", "TRY_CAST(sum({0}) AS BIGINT)"),
             DuckDBForm("short decimals", "CAST(sum({0}) AS {type})"),
@@ -137,6 +140,7 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
     ),
     AggregateFunction(
         name="avg", shown="avg", calls=(exp.Avg,), reads="total", finish="average", result=_average, accepts=_NUMBER,
+        widens=True,
     ),
     AggregateFunction(
         name="count_distinct", shown="count(DISTINCT x)", calls=(exp.Count,), reads="bag", finish="distinct",
@@ -144,12 +148,12 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
     ),
     AggregateFunction(
         name="sum_distinct", shown="sum(DISTINCT x)", calls=(exp.Sum,), reads="bag", finish="sum of distinct",
-        result=_sum, keeps="sum", distinct=True, accepts=_NUMBER,
+        result=_sum, keeps="sum", distinct=True, accepts=_NUMBER, widens=True,
         native=(DuckDBForm("integers", "TRY_CAST(sum(DISTINCT {0}) AS BIGINT)"),),
     ),
     AggregateFunction(
         name="avg_distinct", shown="avg(DISTINCT x)", calls=(exp.Avg,), reads="bag", finish="average of distinct",
-        result=_average, keeps="sum", distinct=True, accepts=_NUMBER,
+        result=_average, keeps="sum", distinct=True, accepts=_NUMBER, widens=True,
     ),
     AggregateFunction(
         name="min", shown="min", calls=(exp.Min,), reads="bag", finish="first", result=_last, accepts=_ORDERED,

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from cdc.model.types import LogicalType
 from joins.query.aggregate_functions import CALLS, FUNCTIONS, function_of
-from joins.query.expressions import refuse
 from joins.query.group import Bag, Result, Total
+from joins.query.typed import refuse
 
 T = TypeVar("T")
 _INSTEAD: dict[type[exp.Expr], str] = {
@@ -73,6 +73,19 @@ def arguments_of(call: exp.Expr) -> list[exp.Expr]:
         return [_if(condition, exp.Literal.number(1))]
     # NULL does not count; for max_by(x, y) the deciding value is y, which is first
     return [_if(condition, found[0]), *found[1:]]
+
+
+def widens(call: exp.Expr) -> bool:
+    """Return whether a call adds up its argument, so that a FLOAT is read as `widened`."""
+    function = call.this if isinstance(call, exp.Filter) else call
+    return any(row.widens and isinstance(function, row.calls) for row in FUNCTIONS)
+
+
+def widened(argument: exp.Expr, type_: LogicalType) -> exp.Expr:
+    """Return the argument of a sum: a FLOAT as the DOUBLE of its four bytes, others as they are.
+
+    The text of a FLOAT (1.1) is another number than its four bytes (1.10000002384…), which conditions compare."""
+    return exp.Cast(this=argument.copy(), to=exp.DataType.build("double")) if type_.kind == "float32" else argument
 
 
 def _arguments(function: exp.Expr) -> list[exp.Expr]:

@@ -10,19 +10,17 @@ allowed functions are listed in `joins.query.functions`. Others raise Unsupporte
 
 from __future__ import annotations
 
-import datetime as dt
 import decimal
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
 
 from sqlglot import exp
 
 from cdc.model.types import LogicalType
+from joins.query.casts import cast, moment
+from joins.query.typed import Resolve, Typed, any_of, escaped, guarded, refuse
 from joins.query.value_types import (
     BOOL,
-    DATETIME,
     FLOAT64,
     INT64,
     INTEGERS,
@@ -36,31 +34,8 @@ from joins.query.value_types import (
     family,
     literal_type,
     spark_type,
-    type_of_cast,
 )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
-    """A compiled expression with its type. `{i}` in `sql` stands for value number i of a joined row.
-
-    `failed` is a Spark SQL condition: true where the result is NULL because of a failure. None if it cannot fail.
-    The values of a joined row are numbered through all its tables (the *flat list* of `joins.query.plan`)."""
-
-    sql: str
-    type: LogicalType
-    failed: str | None = None
-
-
-class Unsupported(Exception):
-    """Raised for an expression that is not supported. Has the node, the reason, and the nearest form that works."""
-
-    def __init__(self, node: exp.Expr, what: str, expected: str) -> None:
-        super().__init__(what)
-        self.node, self.what, self.expected = node, what, expected
-
-
-Resolve = Callable[[exp.Column], Typed]
 Function = Callable[["ExpressionCompiler", exp.Expr], Typed]
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
@@ -71,31 +46,7 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.SafeAdd: "try_add", exp.SafeSubtract: "try_subtract", exp.SafeMultiply: "try_multiply",
     exp.SafeDivide: "try_divide",
 }  # fmt: skip
-
-
-def any_of(*conditions: str | None) -> str | None:
-    """Return the conditions joined by OR, without the absent ones (None). None if all are absent."""
-    there = [condition for condition in conditions if condition is not None]
-    return f"({' OR '.join(there)})" if there else None
-
-
-def guarded(guard: str, condition: str | None) -> str | None:
-    """Return `condition`, restricted to rows where `guard` is true. Elsewhere the value is not computed and cannot
-    fail.
-
-    None if `condition` is None."""
-    return None if condition is None else f"({guard} AND {condition})"
-
-
-def refuse(node: exp.Expr, what: str, expected: str) -> NoReturn:
-    """Raise Unsupported for a node: `what` is wrong, `expected` would work."""
-    raise Unsupported(node, what, expected)
-
-
-def escaped(text: str) -> str:
-    """Return a Spark SQL string literal of `text`, with braces escaped for `str.format`."""
-    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
-    return "'" + quoted.replace("{", "{{").replace("}", "}}") + "'"
+_TRIES = (exp.SafeAdd, exp.SafeSubtract, exp.SafeMultiply, exp.SafeDivide)  # for these, NULL is no failure
 
 
 class ExpressionCompiler:
@@ -204,30 +155,20 @@ class ExpressionCompiler:
         if result.kind in ("decimal", "uint64"):
             sql = f"try_cast({sql} AS {spark_type(result)})"
         failure = f"({sql} IS NULL AND {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL)"
-        return Typed(sql=sql, type=result, failed=any_of(left.failed, right.failed, failure))
+        failures = [left.failed, right.failed, None if isinstance(node, _TRIES) else failure]
+        return Typed(sql=sql, type=result, failed=any_of(*failures))
 
 
 def _alongside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
     """Return the type of an operand next to one of type `other`.
 
     An integer literal next to a decimal counts only the digits that are written, as in Spark."""
-    if isinstance(node, exp.Literal) and not node.is_string and type_.kind in INTEGERS and other.kind == "decimal":
-        return LogicalType(kind="decimal", precision=len(node.name))
+    literal = node.unnest()
+    literal = literal.this if isinstance(literal, exp.Neg) else literal
+    plain = isinstance(literal, exp.Literal) and not literal.is_string
+    if plain and type_.kind in INTEGERS and other.kind in ("decimal", "uint64"):
+        return LogicalType(kind="decimal", precision=len(str(int(literal.name))))
     return type_
-
-
-def moment(node: exp.Expr, text: str, *, day: bool) -> Typed:
-    """Compile a date literal (`day`) or timestamp literal. Raises Unsupported if `text` is not one."""
-    try:
-        if day:
-            value = dt.date.fromisoformat(text).isoformat()
-            return Typed(sql=f"DATE'{value}'", type=LogicalType(kind="date"))
-        timestamp = dt.datetime.fromisoformat(text)
-        if timestamp.tzinfo is not None:  # all moments are in UTC
-            timestamp = timestamp.astimezone(dt.UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
-        refuse(node, f"'{text}' is no {'date' if day else 'timestamp'}", "'2026-01-31' or '2026-01-31 12:00:00'")
-    return Typed(sql=f"TIMESTAMP_NTZ'{timestamp.isoformat(sep=' ')}'", type=DATETIME)
 
 
 def _literal(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
@@ -307,9 +248,17 @@ def _like(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 
 def _negative(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+    inner = compiler.compile(node.this)
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
-        inner = compiler.compile(node.this)
         return Typed(sql=f"(-{inner.sql})", type=inner.type)
+    match inner.type.kind:
+        case "decimal" | "uint64" | "float32" if inner.type != NULL:  # these have a negative of the same type
+            type_ = LogicalType(kind="decimal", precision=20) if inner.type.kind == "uint64" else inner.type
+            return Typed(sql=f"(-{inner.sql})", type=type_, failed=inner.failed)
+        case "int8" | "int16":  # 0 is an INT
+            sql = f"try_subtract(CAST(0 AS {spark_type(inner.type)}), {inner.sql})"
+            failure = f"({sql} IS NULL AND {inner.sql} IS NOT NULL)"
+            return Typed(sql=sql, type=inner.type, failed=any_of(inner.failed, failure))
     return compiler.compile(exp.Sub(this=exp.Literal.number(0), expression=node.this))
 
 
@@ -352,21 +301,7 @@ def _coalesce(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 
 def _cast(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    to = type_of_cast(node.args["to"])
-    if to is None:
-        refuse(node, f"CAST to {node.args['to'].sql('spark')}", "INT, BIGINT, DECIMAL(p,s), DOUBLE, STRING, DATE, …")
-    literal = node.this
-    if isinstance(literal, exp.Literal) and literal.is_string and family(to) in ("date", "moment"):
-        return moment(node, literal.this, day=family(to) == "date")
-    inner = compiler.compile(literal)
-    impossible = {"bytes", "geometry"} | ({"date", "moment"} if family(to) in ("number", "bool") else set())
-    if (family(inner.type) in impossible and inner.type != to) or (
-        family(inner.type) in ("number", "bool") and family(to) in ("date", "moment", "bytes")
-    ):
-        refuse(node, f"CAST of {inner.type} to {to}", "year(d), month(d), date_format(d, 'yyyyMMdd')")
-    sql = f"try_cast({inner.sql} AS {spark_type(to)})"
-    failure = None if inner.type == NULL else f"({sql} IS NULL AND {inner.sql} IS NOT NULL)"
-    return Typed(sql=sql, type=to, failed=any_of(inner.failed, failure))
+    return cast(node, compiler.compile)
 
 
 _HANDLERS: dict[type[exp.Expr], Function] = {

@@ -11,8 +11,9 @@ from sqlglot import exp
 
 from cdc.model.types import LogicalType
 from joins.query.aggregates import aggregates_in, arguments_of, check_call
-from joins.query.expressions import ExpressionCompiler, Function, Typed, any_of, escaped, is_basic, refuse
+from joins.query.expressions import ExpressionCompiler, Function, is_basic
 from joins.query.spatial import SPATIAL_FUNCTIONS
+from joins.query.typed import Typed, any_of, escaped, refuse
 from joins.query.value_types import (
     BOOL,
     DATE,
@@ -207,7 +208,7 @@ def _whole(name: str) -> Function:
 
 
 def _to_date(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    return compiler.compile(exp.TryCast(this=node.this.copy(), to=exp.DataType.build("date")))
+    return compiler.compile(exp.Cast(this=node.this.copy(), to=exp.DataType.build("date")))
 
 
 def _days(name: str) -> Function:

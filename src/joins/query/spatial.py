@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from joins.query.expressions import ExpressionCompiler, Function, Typed, escaped, refuse
+from joins.query.expressions import ExpressionCompiler, Function
+from joins.query.typed import Typed, escaped, refuse
 from joins.query.value_types import FLOAT64, INT64, STRING, family
 
 _POINT = "^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from joins.query.expressions import refuse
+from joins.query.typed import refuse
 
 _SECONDS = {"WEEK": 604_800, "DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 _MICROS = {unit: seconds * 1_000_000 for unit, seconds in _SECONDS.items()} | {"MILLISECOND": 1000, "MICROSECOND": 1}

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from joins.query.expressions import ExpressionCompiler, Typed, refuse
+from joins.query.expressions import ExpressionCompiler
+from joins.query.typed import Typed, refuse
 from joins.query.value_types import DATETIME, family
 
 DAY = 86_400

@@ -17,9 +17,9 @@ from sqlglot import exp
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import SPATIAL, LogicalType
 from cdc.topology.topology import Topology
-from joins.query.aggregates import Keeping, aggregates_in, arguments_of
-from joins.query.expressions import Typed, Unsupported
+from joins.query.aggregates import Keeping, aggregates_in, arguments_of, widened, widens
 from joins.query.finish import compiled, text_of_expression, value
+from joins.query.typed import Typed, Unsupported
 from joins.query.value_types import INTEGERS, NULL
 from joins.select.bound import Bound, BoundGroup, BoundTree, BoundUnion
 from joins.select.by_time import by_time
@@ -187,7 +187,7 @@ class Binder:
         items = [FlatItem(name=f"g{i}", expression=node, place=at) for i, (node, at) in enumerate(keys)]
         arguments: dict[str, int] = {}
         for call, at in calls:
-            for node in arguments_of(call):
+            for node in self._arguments(flat, call, at):
                 if node.sql() not in arguments:
                     items.append(FlatItem(name=f"x{len(arguments)}", expression=node, place=at))
                     arguments[node.sql()] = len(arguments)
@@ -198,7 +198,7 @@ class Binder:
         for call, at in calls:
             if call.sql() in named:
                 continue
-            numbers = [arguments[node.sql()] for node in arguments_of(call)]
+            numbers = [arguments[node.sql()] for node in self._arguments(flat, call, at)]
             try:
                 result = keeping.add(call, [(n, inner.rows.columns[len(keys) + n].type) for n in numbers])
             except Unsupported as error:
@@ -209,6 +209,15 @@ class Binder:
         rows = QueryRows(columns=tuple(columns), primary_key=tuple(column.name for column in columns[: len(keys)]))
         values = tuple(_literal(node) for node, _ in keys) if always else None
         return BoundGroup(inner=inner, keys=len(keys), keeping=keeping, rows=rows, named=named, always=values)
+
+    def _arguments(self, flat: Flat, call: exp.Expr, place: Place) -> list[exp.Expr]:
+        """Return the expressions over single rows that an aggregate function reads."""
+        found = arguments_of(call)
+        if not found or not widens(call):
+            return found
+        node = found[0]
+        plain = isinstance(node, exp.Column)
+        return [widened(node, self.type_of(flat, node) if plain else self._typed(flat, node, place).type)]
 
     def _check_keys(self, inner: BoundTree, keys: list[tuple[exp.Expr, Place]]) -> None:
         for (node, place), column in zip(keys, inner.rows.columns, strict=False):

@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from cdc.model.schema import TableSchema
 from cdc.topology.topology import Topology
-from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.timed import Bound, bounds_of, columns_of, has_interval
+from joins.query.typed import Typed, Unsupported
 from joins.query.value_types import family
 from joins.select.bound import BoundInterval
 from joins.select.flat import Condition, Flat, FlatJoin

@@ -10,10 +10,10 @@ from sqlglot import exp
 from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import LogicalType
 from cdc.topology.topology import Topology
-from joins.query.expressions import Resolve, Typed, Unsupported
 from joins.query.finish import all_of, compiled, condition_of, text_of_expression, value
 from joins.query.nodes import Derived, Expression, LookupJoin, Node, PlanSource
 from joins.query.plan import Finish, Output
+from joins.query.typed import Resolve, Typed, Unsupported
 from joins.query.value_types import NULL, spark_type
 from joins.select.bind import members_of
 from joins.select.bound import BoundInterval, BoundPair, BoundTree, BoundUnion

@@ -13,8 +13,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from cdc.model.schema import TableId
 from cdc.topology.topology import Table, Topology
 from joins.query.aggregates import aggregates_in
-from joins.query.expressions import Unsupported
 from joins.query.functions import check_shape
+from joins.query.typed import Unsupported
 from joins.select.ranked import AROUND, limited, ranked_by, ranking_in
 from joins.select.semijoin import Semijoin, semijoin_of
 from joins.select.sql import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from joins.query.expressions import Typed, Unsupported
 from joins.query.finish import compiled, text_of_expression, value
+from joins.query.typed import Typed, Unsupported
 from joins.select.bound import BoundTree
 from joins.select.flat import Condition, FlatItem
 from joins.select.tree import Branch

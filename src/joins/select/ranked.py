@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from joins.query.expressions import refuse
+from joins.query.typed import refuse
 from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts
 
 MOST = 100

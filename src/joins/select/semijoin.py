@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in
-from joins.query.expressions import refuse
+from joins.query.typed import refuse
 from joins.select.sql import conjuncts
 
 
