@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 from tests.joins.joinrandom import Alias, Generator, Table
 
@@ -20,9 +21,12 @@ class GroupGenerator(Generator):
         """Return whether a construct occurs here."""
         return construct in self.constructs and self.chance.random() < share
 
-    def _grouped(self, aliases: list[Alias], text: str) -> Table:
+    def _grouped(self, aliases: list[Alias], text: str, *, last: bool = False) -> Table:
         whole = self._maybe("global", 0.15)
-        keys = [self.chance.choice([("'all'", "varchar(9)"), ("2", "int")])] if whole else self._keys(aliases)
+        identity = self._identity(aliases) if last and not whole and self._maybe("determined", 0.2) else []
+        keys = (
+            [self.chance.choice([("'all'", "varchar(9)"), ("2", "int")])] if whole else identity or self._keys(aliases)
+        )
         functions = [self._function(aliases) for _ in range(self.chance.randint(1, 4))]
         items = [*keys, *functions]
         if self._maybe("over", 0.3):
@@ -39,9 +43,23 @@ class GroupGenerator(Generator):
             text += "\nGROUP BY " + ", ".join(f"{key}" for key, _ in keys)
         if having:
             text += f"\nHAVING {having}"
+        if identity:
+            return Table(text, list(columns)[: len(self._key_of(identity, aliases))], columns)
         if not whole and self._maybe("top", 0.15):
             return self._topped_groups(text, columns, keys)
         return Table(text, list(columns)[: len(keys)], columns)
+
+    def _identity(self, aliases: list[Alias]) -> list[tuple[str, str]]:
+        """Return a table's key, which identifies the groups, and columns that it determines. None for pairs of rows."""
+        if any(alias.name == "m" for alias in aliases):
+            return []
+        alias = self.chance.choice([one for one in aliases if re.fullmatch(r"\w+\.\w+", one.table.name)] or aliases[:1])
+        keys = [(f"{alias.name}.{column}", alias.table.columns[column]) for column in alias.table.key]
+        return list(dict.fromkeys([*keys, *(self._item([alias], *EXACT) for _ in range(self.chance.randint(1, 3)))]))
+
+    def _key_of(self, identity: list[tuple[str, str]], aliases: list[Alias]) -> list[str]:
+        name = identity[0][0].partition(".")[0]
+        return next(alias.table.key for alias in aliases if alias.name == name)
 
     def _topped_groups(self, text: str, columns: dict[str, str], keys: list[tuple[str, str]]) -> Table:
         """Return the first groups of a grouped query (`aggtop`)."""

@@ -18,10 +18,10 @@ from tests.joins.aggtop import TopGenerator
 from tests.joins.joincase import Case
 from tests.joins.joinrandom import Alias, Join, Table
 
-GROUPS = frozenset({"groups", "global", "expressions", "null_keys", "having", "over", "filter"})
+GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys", "having", "over", "filter"})
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
 QUERIES = frozenset({"distinct", "union_all", "union", "top", "view", "subquery", "with"})
-JOINS = frozenset({"exists", "right", "on"})
+JOINS = frozenset({"exists", "scalar", "right", "on"})
 MANY = frozenset({"many", "full"})
 MOST = 8  # tables in a query that others read; a plan has at most 127 joins and groups
 CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS
@@ -80,7 +80,7 @@ class _Aggregated(TopGenerator):
         # an ON condition in a merged query may hide what others are joined by
         aliases, text = self._read(tables, on=last or kind != "rows")
         if kind == "groups":
-            return self._grouped(aliases, text)
+            return self._grouped(aliases, text, last=last)
         if kind == "top":
             return self._topped(aliases, text)
         if kind == "distinct":
@@ -90,6 +90,7 @@ class _Aggregated(TopGenerator):
         items = [(f"{a.name}.{c}", a.table.columns[c]) for a in aliases if a.name in ("r", "m") for c in a.table.key]
         keys = [f"k{i}" for i in range(len(items))]
         more = [self._item(aliases) for _ in range(self.chance.randint(1, 4))]
+        more += [self._scalar(aliases, tables)] if self._maybe("scalar", 0.3) else []
         columns = {name: type_ for name, (_, type_) in zip(names_of(len(keys), len(more)), items + more, strict=True)}
         made = select_of(items + more, columns, text)
         self.plain |= {made, f"({made})"}
@@ -178,6 +179,10 @@ class _Aggregated(TopGenerator):
         where = self._where(aliases)
         while self._maybe("exists", 0.12):
             where += self._exists(aliases, tables, len(where))
+        if self._maybe("scalar", 0.15):
+            asked, _ = self._scalar(aliases, tables)
+            other, _ = self._item(aliases, "int", "bigint", "tinyint", otherwise="2")
+            where.append(f"{other} {self.chance.choice(['<', '<=', '<>', '>='])} {asked}")
         if on:
             joins = [(one, kind, self._more_on(one, kind, text, aliases, joins, where)) for one, kind, text in joins]
         if joins and joins[0][1] == "LEFT JOIN" and self._maybe("right", 0.5):
@@ -227,9 +232,28 @@ class _Aggregated(TopGenerator):
         asked = f"FROM {inner.table.name} {inner.name}"
         own = [self._condition([inner])] if self.chance.random() < 0.5 else []
         if self.chance.random() < 0.3:
-            return [f"{outside} IN (SELECT {inside} {asked}{' WHERE ' + own[0] if own else ''})"]
+            word = self.chance.choice(["IN", "IN", "NOT IN"])
+            return [f"{outside} {word} (SELECT {inside} {asked}{' WHERE ' + own[0] if own else ''})"]
         word = self.chance.choice(["EXISTS", "NOT EXISTS"])
+        if self.chance.random() < 0.3:
+            one, other = self.chance.choice(columns)
+            own.append(f"{other} {self.chance.choice(['<>', '<', '>='])} {one}")
         return [f"{word} (SELECT 1 {asked} WHERE {' AND '.join([f'{inside} = {outside}', *own])})"]
+
+    def _scalar(self, aliases: list[Alias], tables: list[Table]) -> tuple[str, str]:
+        """Return a subquery that is a number, of all rows of a table or of those with an equal column."""
+        inner = Alias("s", self.chance.choice(tables), True)
+        number, _ = self._item([inner], "int", "bigint", "tinyint", otherwise="3")
+        value, type_ = self.chance.choice([
+            ("count(*)", "bigint"), (f"count({number}) + 1", "bigint"), (f"max({number})", "bigint?"),
+            (f"coalesce(sum({number}), 0) - 1", "bigint"), (f"sum({number}) / count(*)", "double?"),
+        ])  # fmt: skip
+        conditions = [self._condition([inner])] if self.chance.random() < 0.4 else []
+        if (columns := self._compared(aliases, inner)) and self.chance.random() < 0.75:
+            outside, inside = self.chance.choice(columns)
+            conditions.insert(0, f"{inside} = {outside}")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"(SELECT {value} FROM {inner.table.name} s{where})", type_
 
 
 def _family(type_: str) -> str:

@@ -3,6 +3,8 @@ form."""
 
 from __future__ import annotations
 
+import re
+
 from tests.joins.agggroups import EXACT, GroupGenerator, names_of, select_of
 from tests.joins.joinrandom import Alias, Table, is_wide
 
@@ -63,6 +65,10 @@ class TopGenerator(GroupGenerator):
         if self.chance.random() < 0.15:
             text = f"{inner}\nQUALIFY n <= {most}"
             return Table(text, keys, types)
+        numbered = re.search(r", ROW_NUMBER\(\) OVER \(ORDER BY (.*?)\) AS n\n", inner)
+        if numbered is not None and own and self.chance.random() < 0.4:
+            text = f"{inner.replace(numbered[0], chr(10))}\nORDER BY {numbered[1]} LIMIT {most}"
+            return Table(text, own, columns)
         limit = self.chance.choice([f"t.n <= {most}", f"{most} >= t.n", f"t.n < {most + 1}", f"n <= {most}"])
         if self.chance.random() < 0.15:
             limit = f"t.n = {most}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import random
 from dataclasses import replace
@@ -175,7 +176,8 @@ class _Life:
             case "int" | "bigint" | "tinyint":
                 return n
             case "decimal":
-                return f"{n}.{self.chance.choice(['00', '50'])}"
+                scale = int(type_.removesuffix("?").rstrip(")").rpartition(",")[2])
+                return f"{n}.{self.chance.choice(['0', '5'])}".ljust(scale + 2, "0")
             case "varchar":
                 return f"n{n}"
             case "date":
@@ -184,4 +186,8 @@ class _Life:
                 return f"2026-01-0{n}T00:00:00{self.chance.choice(['', '.5'])}Z"
             case "double":
                 return n / 2
+            case "float":
+                return n + self.chance.choice([0.5, 0.1])
+            case "varbinary":
+                return base64.b64encode(bytes([n, 255 - n])).decode()
         raise AssertionError(type_)

@@ -178,7 +178,13 @@ class Generator:
         if numbers:
             one, two = pick(numbers), pick(numbers)
             made += [f"{one} + {two}", f"{one} * 2 - {two}", f"coalesce({one}, {two}, -1)", f"{one} / {two}"]
-            made += [f"if({one} > {two}, {one}, NULL)", f"nullif({one}, {two})", f"{one} % {two}", f"-{one}"]
+            made += [
+                f"if({one} > {two}, {one}, NULL)",
+                f"nullif({one}, {two})",
+                f"{one} % {two}",
+                f"-{one}",
+                f"{one} DIV {two}",
+            ]
         if texts:
             one = pick(texts)
             made += [f"upper({one})", f"{one} || '-' || {pick(texts)}", f"length({one})", f"substring({one}, 1, 1)"]
@@ -188,7 +194,8 @@ class Generator:
             made += [f"{one} + {two}", f"{one} * 2", f"{one} * {two}", f"{one} > {two}"]
         if dates:
             one = pick(dates)
-            made += [f"year({one})", f"{one} < '2026-01-03'", f"CAST({one} AS DATE)"]
+            made += [f"year({one})", f"{one} < '2026-01-03'", f"CAST({one} AS DATE)", f"EXTRACT(DAY FROM {one})"]
+            made += [f"{one} + INTERVAL {pick(['2 DAY', '1 MONTH', '90 MINUTE'])}", f"{one} - INTERVAL '1' WEEK"]
         return pick(made)
 
     def _condition(self, aliases: list[Alias]) -> str:
@@ -201,6 +208,9 @@ class Generator:
             made += [f"NOT {one} = {two}", f"{one} <=> {two}", f"({one} = 1 OR {two} = 2)", f"{one} <> 2"]
         if texts := self._columns(aliases, "varchar"):
             made += [f"{pick(texts)} <> 'n2'", f"{pick(texts)} LIKE 'n%'", f"{pick(texts)} = {pick(texts)}"]
+            made += [f"{pick(texts)} ILIKE 'N%'"]
+        if dates := self._columns(aliases, "date"):
+            made += [f"{pick(dates)} > DATE'2026-01-04' - INTERVAL 2 DAY"]
         return pick(made)
 
     def _where(self, aliases: list[Alias]) -> list[str]:

@@ -14,7 +14,9 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
+from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from cdc.model.types import Canonical, LogicalType, from_mysql
@@ -22,7 +24,7 @@ from ingest.binlog.format.canonical import json_text
 from joins.query.finish import compiled, value
 from joins.query.functions import check_shape
 from joins.query.typed import Typed, Unsupported
-from joins.select.tokens import statements_of
+from joins.select.tokens import check_tokens, statements_of
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
 LISTED = re.search(r"functions: `([^`]*)`", DOCUMENT)
@@ -95,6 +97,10 @@ _OPERATORS = [
     *(f"{{0}} {sign} {{1}}" for sign in ("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>")),
     "-{0}", "{0} / 3", "{0} % 3", "{0} * 1.5", "{0} + 1", "1 - {0}", "{0} IS NULL", "{0} IN ({1}, {2})", "{0} || {1}",
     "{0} BETWEEN {1} AND {2}", "{0} LIKE 'a%'", "{0} LIKE '_'", "{0} LIKE '%b_'", "CASE WHEN {0} = {1} THEN {0} ELSE {1} END",
+    "{0} DIV {1}", "{0} DIV 3", "{0} ILIKE 'A%'", "{0} + INTERVAL 1 DAY", "{0} - INTERVAL '3' MONTH", "{0} + INTERVAL 90 MINUTE",
+    "{0} - INTERVAL 2 YEARS", "{0} + INTERVAL '1' WEEK", "INTERVAL 5 SECOND + {0}", "{0} - INTERVAL 1 MICROSECOND",
+    "at + INTERVAL 1 DAY", "at - INTERVAL '3' MONTH", "at - INTERVAL 1 MICROSECOND", "at + INTERVAL 2 YEARS", "at - INTERVAL 90 MINUTE",
+    "EXTRACT(YEAR FROM {0})", "EXTRACT(DOW FROM {0})", "EXTRACT(WEEK FROM {0})", "EXTRACT(MINUTE FROM {0})",
     "{0} > 1", "{0} = 'abc'", "{0} < '2026-01-31'", "NOT ({0} = {1})", "{0} = {1} OR {0} IS NULL", "{0} = {1} AND {1} = {2}",
     "({0} = {1}) IS TRUE", "CASE {0} WHEN {1} THEN 'x{{y}}' WHEN {2} THEN 'it\\'s' END", "{0} > '9:30'", "{0} IN ('9:30', 'a')",
 ]  # fmt: skip
@@ -130,11 +136,16 @@ def types_of() -> tuple[LogicalType, ...]:
     return tuple(LOGICAL.values())
 
 
+def _refuse(line: int, column: int, what: str, expected: str) -> NoReturn:
+    raise Unsupported(exp.Null(), what, expected)
+
+
 def compiled_call(text: str) -> Typed | None:
     """Compile an expression over the columns; None if the compiler refuses it."""
     places = list(TYPES)
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about forms that are refused
     try:
+        check_tokens(f"SELECT {text}", _refuse)
         statement = statements_of(f"SELECT {text}")[0]
         assert statement is not None
         node = statement.expressions[0].unalias()

@@ -199,6 +199,28 @@ GROUPED = {
         " GROUP BY orderkey HAVING sum(quantity) > 120) AND c.custkey = o.custkey AND o.orderkey = l.orderkey"
         " GROUP BY c.name, c.custkey, o.orderkey, o.orderdate, o.totalprice",
     ),
+    "tpch-q15": Shape(
+        tables=TPCH, shares=TPCH_SHARES, rows=TPCH_ROWS, row_key=["suppkey"],
+        query=f"WITH revenue AS (SELECT l.suppkey AS supplier, {_REVENUE} AS total FROM tpch.lineitem l"
+        " WHERE l.shipdate >= DATE'1995-01-01' AND l.shipdate < DATE'1995-01-01' + INTERVAL '3' MONTH"
+        " GROUP BY l.suppkey) SELECT s.suppkey, r.total FROM ref.supplier s, revenue r"
+        " WHERE s.suppkey = r.supplier AND r.total >= (SELECT 0.5 * max(v.total) FROM revenue v)",
+    ),
+    "tpch-q21": Shape(
+        tables=TPCH, shares=TPCH_SHARES, rows=TPCH_ROWS, row_key=["suppkey"],
+        query="SELECT s.suppkey, count(*) AS numwait FROM ref.supplier s, tpch.lineitem l1, tpch.orders o, ref.nation n"
+        " WHERE s.suppkey = l1.suppkey AND o.orderkey = l1.orderkey AND l1.receiptdate > l1.commitdate"
+        " AND EXISTS (SELECT * FROM tpch.lineitem l2 WHERE l2.orderkey = l1.orderkey AND l2.suppkey <> l1.suppkey)"
+        " AND NOT EXISTS (SELECT * FROM tpch.lineitem l3 WHERE l3.orderkey = l1.orderkey AND l3.suppkey <> l1.suppkey"
+        " AND l3.receiptdate > l3.commitdate) AND s.nationkey = n.nationkey GROUP BY s.suppkey, n.name"
+        " ORDER BY numwait DESC, s.suppkey LIMIT 20",
+    ),
+    "tpch-q22": Shape(
+        tables=TPCH, shares=TPCH_SHARES, rows=TPCH_ROWS, row_key=["nationkey"],
+        query="SELECT c.nationkey, count(*) AS numcust, sum(c.acctbal) AS total FROM tpch.customer c"
+        " WHERE c.acctbal > (SELECT avg(x.acctbal) FROM tpch.customer x WHERE x.acctbal > 0.00)"
+        " AND NOT EXISTS (SELECT * FROM tpch.orders o WHERE o.custkey = c.custkey) GROUP BY c.nationkey",
+    ),
     "nexmark-q4": Shape(
         tables=NEXMARK, shares=NEXMARK_SHARES, rows=NEXMARK_ROWS, row_key=["category"],
         query="SELECT q.category, avg(q.final) AS average FROM (SELECT max(b.price) AS final, a.category"

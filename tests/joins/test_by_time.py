@@ -119,8 +119,8 @@ REFUSED = {
     ),
     "no column": (
         "b.user = a.user AND b.at > '2026-01-01' + INTERVAL 1 HOUR",
-        "is no bound of the time between rows of two tables",
-        "b.ts BETWEEN a.ts - INTERVAL 10 MINUTE AND a.ts + INTERVAL 1 HOUR",
+        "string in '2026-01-01' + INTERVAL '1' HOUR",
+        "a date or timestamp: CAST(x AS TIMESTAMP) + INTERVAL",
     ),
     "no time": (
         "b.user = a.user AND b.n BETWEEN a.at AND a.at + INTERVAL 1 HOUR",

@@ -156,9 +156,9 @@ def test_groups_at_a_million_changes(spark: SparkSession, name: str, tmp_path: P
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["tpch-q18", "nexmark-q5", "nexmark-q19"])
+@pytest.mark.parametrize("name", ["tpch-q15", "tpch-q18", "tpch-q21", "nexmark-q5", "nexmark-q19"])
 def test_groups_of_groups(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    """Groups that are joined back, or used by IN, and the first rows of groups."""
+    """Groups that are joined back, used by IN or as a value, looked up by all rows; and the first rows of groups."""
     check(spark, GROUPED[name], 4000, tmp_path, few=True)
 
 

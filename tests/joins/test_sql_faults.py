@@ -178,6 +178,15 @@ def test_a_try_is_no_failure(text: str) -> None:
     assert computed("CAST(s AS INT)").failed is not None
 
 
+def test_decimals_without_a_common_type_are_compared() -> None:
+    """38 digits hold no number with 36 whole digits and 20 decimal places, so such a comparison is NULL and fails."""
+    wide, long = "CAST(d AS DECIMAL(38,2))", "CAST(d AS DECIMAL(38,20))"
+    assert computed(f"{wide} > {long}").sql.count("AS DECIMAL(38,20))") > 1
+    assert computed(f"{wide} > {long}").failed is not None
+    with pytest.raises(TopologyError, match="decimal"):
+        computed(f"coalesce({wide}, {long})")
+
+
 def test_a_failure_within_a_try_is_one() -> None:
     """`try_add(n / 0, 1)`: the division fails, not the addition."""
     failed = computed("try_add(CAST(s AS INT), 1)").failed

@@ -94,13 +94,19 @@ def _pad(*, before: bool) -> Prepare:
     )
 
 
+def _quotient(a: Any, b: Any) -> Any:
+    """Return a quotient without its fraction, truncated towards zero."""
+    found = abs(a) // abs(b)
+    return found if (a < 0) == (b < 0) else -found
+
+
 FORMS: dict[str, Prepare] = {
     **{sign: comparison(sign) for sign in TESTS},
     "<=>": same, "and": both, "or": either, "not": negated, "is null": null(True), "is not null": null(False),
     **{name: arithmetic_of(name) for name in ON_DECIMALS},
     "minus": minus,
     "+": plain(lambda a, b: a + b), "*": plain(lambda a, b: a * b),
-    "div": plain(lambda a, b: a // b), "%": plain(lambda a, b: a % b),
+    "div": plain(_quotient), "%": plain(lambda a, b: a % b),
     "coalesce": coalesce, "greatest": extreme(1), "least": extreme(-1),
     "like": like, "concat": _concat, "concat_ws": _concat_ws,
     "upper": _call(STRING, texts.upper, "text"), "lower": _call(STRING, texts.lower, "text"),
@@ -135,6 +141,8 @@ FORMS: dict[str, Prepare] = {
     "second": _call(INT32, lambda micros: moments.clock(micros)[2], "moment"),
     "last_day": _call(DATE, moments.last_day, "day"),
     "datediff": _call(INT32, lambda a, b: a - b, "day", "day"),
+    "weekofyear": _call(INT32, moments.week_of_year, "day"),
+    "add_months": _call(DATE, moments.months_later, "day", "whole"),
     "date_add": _call(DATE, lambda days, count: days + count, "day", "whole"),
     "date_trunc": _date_trunc,
     "date_format": _call(STRING, moments.formatted, "moment", "text"),

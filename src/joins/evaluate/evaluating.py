@@ -55,6 +55,8 @@ def _prepare(tree: Syntax, types: tuple[LogicalType, ...]) -> Prepared:
             return constant(moments.date_of(tree.name), DATE)
         case "moment":
             return constant(moments.moment_of(tree.name), DATETIME)
+    if tree.kind == "call" and tree.parts and tree.parts[-1].kind == "interval":
+        return _later(_prepare(tree.parts[0], types), tree.parts[-1].name)
     parts = [_prepare(part, types) for part in tree.parts]
     match tree.kind:
         case "cast":
@@ -67,6 +69,18 @@ def _prepare(tree: Syntax, types: tuple[LogicalType, ...]) -> Prepared:
     if form is None:
         raise UnknownValue(f"{tree.name}() is not known")
     return form(parts)
+
+
+def _later(part: Prepared, interval: str) -> Prepared:
+    """Return `part` plus an interval, which is a number and a unit: `90 DAY`."""
+    number, _, unit = interval.partition(" ")
+    move = moments.mover(Decimal(number), unit, day=part.type.kind == "date")
+
+    def later(values: Values) -> Any:
+        value = part.of(values)
+        return None if value is None else move(value)
+
+    return Prepared(later, part.type)
 
 
 def _literal(text: str) -> Prepared:

@@ -5,6 +5,8 @@ Texts are parsed as Spark 4 does (`SparkDateTimeUtils`)."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from decimal import Decimal
 
 from joins.evaluate.unknown import UnknownValue
 
@@ -63,6 +65,32 @@ def last_day(days: int) -> int:
     """Return the last day of the month that contains a day."""
     year, month, _ = civil(days)
     return days_of(year, month, _length(year, month))
+
+
+def week_of_year(days: int) -> int:
+    """Return the week of ISO 8601: weeks begin on Monday, and the first one contains the first Thursday."""
+    thursday = days - (days + 3) % 7 + 3
+    return (thursday - days_of(civil(thursday)[0], 1, 1)) // 7 + 1
+
+
+def months_later(days: int, months: int) -> int:
+    """Return the same day of a later month, or its last day if it is shorter."""
+    year, month, day = civil(days)
+    year, month = divmod(year * 12 + month - 1 + months, 12)
+    return days_of(year, month + 1, min(day, _length(year, month + 1)))
+
+
+def mover(number: Decimal, unit: str, *, day: bool) -> Callable[[int], int]:
+    """Return the function that adds a number of MONTH, DAY or SECOND to a date (`day`) or datetime."""
+    if unit == "MONTH":
+        months = int(number)
+        if day:
+            return lambda days: months_later(days, months)
+        return lambda micros: months_later(micros // DAY, months) * DAY + micros % DAY
+    length = int(number * _UNITS[unit])
+    if day:
+        raise UnknownValue(f"a date plus a number of {unit}")
+    return lambda micros: micros + length
 
 
 def truncated(unit: str, micros: int) -> int:

@@ -16,7 +16,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
-Kind = Literal["value", "text", "number", "null", "true", "false", "date", "moment", "cast", "case", "in", "call"]
+Kind = Literal[
+    "value", "text", "number", "null", "true", "false", "date", "moment", "interval", "cast", "case", "in", "call"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +180,9 @@ class _Reader:
         if word in ("DATE", "TIMESTAMP_NTZ") and self._peek() == "" and self.at < len(self.tokens):
             literal = self._one()
             return Syntax(kind="date" if word == "DATE" else "moment", name=literal.name)
+        if word == "INTERVAL":
+            literal = self._one()
+            return Syntax(kind="interval", name=f"{literal.name} {self._take('SECOND', 'DAY', 'MONTH')}")
         if word == "CASE":
             return self._case()
         if word in ("CAST", "TRY_CAST"):

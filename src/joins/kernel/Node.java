@@ -77,6 +77,7 @@ final class Node {
     }
     byte[] key = Source.joined(row, keys[lookup], 0), rest = constants[lookup];
     if (rest.length == 0) return key;
+    if (key.length == 0) return rest; // constants alone: every row looks up the same row
     return ByteBuffer.allocate(key.length + 1 + rest.length).put(key).put((byte) ',').put(rest).array();
   }
 }

@@ -151,7 +151,7 @@ class Scalars:
                 continue
             found_item = self._expression(item, scope)
             shown.append(Shown(name, found_item.type, found_item.deps))
-            made.append(exp.alias_(found_item.sql, name, quoted=True))
+            made.append(exp.alias_(found_item.sql, name or "value", quoted=True))  # of a scalar subquery
         named = {name: item for name, item in items if name}
         for key in ("having", "qualify"):
             if (clause := node.args.get(key)) is not None:
@@ -245,6 +245,10 @@ class Scalars:
         if isinstance(node, exp.Column):
             column = scope.column(node)
             return Rewritten(node.copy(), STRING if column is None else column.type, column.deps if column else _NONE)
+        if isinstance(node, exp.Subquery):
+            copy = node.copy()
+            asked = self.query(copy, scope)
+            return Rewritten(copy, asked.columns[0].type, asked.rows | asked.columns[0].deps)
         if isinstance(node, exp.Cast) and isinstance(node.this, exp.Window):
             return self._window(node, scope)
         if next(aggregates_in(node), None) is node:

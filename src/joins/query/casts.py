@@ -30,7 +30,7 @@ def cast(node: exp.Expr, compile_: Callable[[exp.Expr], Typed]) -> Typed:
     """Compile a CAST or TRY_CAST. Raises Unsupported if Spark has no such cast, or ignores a part of it."""
     to = type_of_cast(node.args["to"])
     if to is None:
-        refuse(node, f"CAST to {node.args['to'].sql('spark')}", _expected_of_cast(node))
+        refuse(node, f"CAST to {node.args['to'].sql('spark')}", "INT, BIGINT, DECIMAL(p,s), DOUBLE, STRING, DATE, …")
     literal = node.this
     if isinstance(literal, exp.Literal) and literal.is_string and family(to) in ("date", "moment"):
         return moment(node, literal.this, day=family(to) == "date")
@@ -48,11 +48,3 @@ def cast(node: exp.Expr, compile_: Callable[[exp.Expr], Typed]) -> Typed:
     never = inner.type == NULL or node.args.get("safe")
     failure = None if never else f"({sql} IS NULL AND {inner.sql} IS NOT NULL)"
     return Typed(sql=sql, type=to, failed=any_of(inner.failed, failure))
-
-
-def _expected_of_cast(node: exp.Expr) -> str:
-    to = node.args["to"]
-    if to.this in (exp.DType.VARCHAR, exp.DType.CHAR) and to.expressions:  # Spark ignores the length
-        value, length = node.this.sql("spark"), to.expressions[0].name
-        return f"CAST({value} AS STRING), or left(CAST({value} AS STRING), {length}), which cuts"
-    return "INT, BIGINT, DECIMAL(p,s), DOUBLE, STRING, DATE, …"

@@ -85,8 +85,17 @@ def _role(step: Step, fragment: Fragment) -> str:
     if isinstance(step, KeyedJoin):
         kind = "JOIN" if step.inner else "LEFT JOIN"
         kept = f"the rows of {step.of}" if step.star is None else f"which rows of {step.of} point where"
-        return f"lookup join {step.number}: {step.of} {kind} {step.right}; keeps {step.right} and {kept}, by key"
+        role = f"lookup join {step.number}: {step.of} {kind} {step.right}; keeps {step.right} and {kept}"
+        if _looks_up_one_row(fragment.root, step.number):
+            return f"{role}; one row for all, so one task has them, and a change of it updates every row of {step.of}"
+        return f"{role}, by key"
     return f"assemble: whole rows of {step.of} from {len(step.widths)} parts; keeps them, by row"
+
+
+def _looks_up_one_row(root: Root, number: int) -> bool:
+    """Return whether a lookup join has no column, only constants, so that all rows look up the same row."""
+    lookups = [lookup for node in root.walk() for lookup in node.lookups]
+    return any(lookup.number == number and not lookup.columns for lookup in lookups)
 
 
 def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:

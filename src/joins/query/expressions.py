@@ -18,12 +18,14 @@ from sqlglot import exp
 
 from cdc.model.types import LogicalType
 from joins.query.casts import cast, moment
+from joins.query.intervals import FORM, days_later, moved
 from joins.query.typed import Resolve, Typed, any_of, escaped, guarded, refuse
 from joins.query.value_types import (
     BOOL,
     FLOAT64,
     INT64,
     INTEGERS,
+    MOST_DIGITS,
     NULL,
     STRING,
     TIME,
@@ -46,6 +48,7 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.SafeAdd: "try_add", exp.SafeSubtract: "try_subtract", exp.SafeMultiply: "try_multiply",
     exp.SafeDivide: "try_divide",
 }  # fmt: skip
+_EXACT = {*INTEGERS, "uint64", "decimal"}
 _TRIES = (exp.SafeAdd, exp.SafeSubtract, exp.SafeMultiply, exp.SafeDivide)  # for these, NULL is no failure
 
 
@@ -115,6 +118,9 @@ class ExpressionCompiler:
         if (timed := self.timed(node, [(first, left), (second, right)])) is not None:
             return timed[0], timed[1]
         left, right = self.dated(first, left, right.type), self.dated(second, right, left.type)
+        if common(left.type, right.type) is None and {left.type.kind, right.type.kind} <= _EXACT:
+            scale = max(left.type.scale, right.type.scale)
+            left, right = (_narrowed(one, scale) for one in (left, right))
         _, (left, right) = self.unified(node, [left, right])
         return left, right
 
@@ -144,19 +150,32 @@ class ExpressionCompiler:
         return Typed(sql=f"CAST({duration} AS BIGINT)", type=INT64)
 
     def _arithmetic(self, node: exp.Expr) -> Typed:
+        if (later := moved(node, self.compile)) is not None:
+            return later
         left, right = self.compile(node.this), self.compile(node.expression)
+        if (later := days_later(node, left, right)) is not None:
+            return later
         name = _ARITHMETIC[type(node)]
         a, b = _alongside(node.this, left.type, right.type), _alongside(node.expression, right.type, left.type)
         result = arithmetic(name, a, b)
         if result is None:
             shown = f"{left.type} and {right.type} in {node.sql('spark')}"
-            refuse(node, shown, "numbers; date_add(d, n) and datediff(a, b) count days")
+            refuse(node, shown, "numbers; d + 7, d + INTERVAL 7 DAY and datediff(a, b) count days")
         sql = f"{name}({left.sql}, {right.sql})"
         if result.kind in ("decimal", "uint64"):
             sql = f"try_cast({sql} AS {spark_type(result)})"
         failure = f"({sql} IS NULL AND {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL)"
         failures = [left.failed, right.failed, None if isinstance(node, _TRIES) else failure]
         return Typed(sql=sql, type=result, failed=any_of(*failures))
+
+
+def _narrowed(typed: Typed, scale: int) -> Typed:
+    """Convert a number to a decimal of 38 digits, as Spark compares decimals that have no common type. It may fail."""
+    to = LogicalType(kind="decimal", precision=MOST_DIGITS, scale=scale)
+    if typed.type == to:
+        return typed
+    sql = f"try_cast({typed.sql} AS {spark_type(to)})"
+    return Typed(sql=sql, type=to, failed=any_of(typed.failed, f"({sql} IS NULL AND {typed.sql} IS NOT NULL)"))
 
 
 def _alongside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:
@@ -244,6 +263,9 @@ def _like(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         refuse(node, node.sql("spark"), "LIKE 'a%', a literal without backslashes")
     if family(inner.type) != "text":
         refuse(node, f"{inner.type} in {node.sql('spark')}", "text LIKE 'a%'")
+    if isinstance(node, exp.ILike):
+        sql = f"(lower({inner.sql}) LIKE lower({escaped(pattern.name)}))"
+        return Typed(sql=sql, type=BOOL, failed=inner.failed)
     return Typed(sql=f"({inner.sql} LIKE {escaped(pattern.name)})", type=BOOL, failed=inner.failed)
 
 
@@ -291,6 +313,23 @@ def _cases(
     return Typed(sql=sql, type=type_, failed=any_of(*failures))
 
 
+def _interval(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+    refuse(node, f"{node.sql('spark')} without a date", FORM)
+
+
+def _whole_quotient(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+    """Compile `a DIV b`, a BIGINT. It is NULL, and a failure, for a division by zero or a quotient beyond BIGINT."""
+    left, right = compiler.compile(node.this), compiler.compile(node.expression)
+    for operand in (left, right):
+        if operand.type.kind not in INTEGERS:
+            refuse(node, f"{operand.type} in {node.sql('spark')}", "integers; a / b divides other numbers")
+    a, b = (f"CAST({one.sql} AS BIGINT)" for one in (left, right))
+    fine = f"{b} <> 0 AND NOT ({a} = CAST('{-(2**63)}' AS BIGINT) AND {b} = -1)"
+    sql = f"CASE WHEN {fine} THEN {a} div {b} END"
+    failure = f"({sql} IS NULL AND {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL)"
+    return Typed(sql=f"({sql})", type=INT64, failed=any_of(left.failed, right.failed, failure))
+
+
 def _coalesce(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     type_, values = compiler.unified(node, [compiler.compile(item) for item in [node.this, *node.expressions]])
     failures, earlier = [], "TRUE"
@@ -315,6 +354,9 @@ _HANDLERS: dict[type[exp.Expr], Function] = {
     exp.In: _in,
     exp.Between: _between,
     exp.Like: _like,
+    exp.ILike: _like,
+    exp.IntDiv: _whole_quotient,
+    exp.Interval: _interval,
     exp.Neg: _negative,
     exp.Case: _case,
     exp.If: _if,

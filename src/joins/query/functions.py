@@ -5,19 +5,16 @@ a test compares the two lists. Source: Spark SQL's function reference (ANSI mode
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
-from cdc.model.types import LogicalType
 from joins.query.aggregates import aggregates_in, arguments_of, check_call
+from joins.query.arguments import NUMBER, TEXT, argument, plain
+from joins.query.dates import DATE_FUNCTIONS
 from joins.query.expressions import ExpressionCompiler, Function, is_basic
 from joins.query.spatial import SPATIAL_FUNCTIONS
 from joins.query.typed import Typed, any_of, escaped, refuse
 from joins.query.value_types import (
     BOOL,
-    DATE,
-    DATETIME,
     FLOAT64,
     INT32,
     INT64,
@@ -25,72 +22,14 @@ from joins.query.value_types import (
     NULL,
     STRING,
     TIME,
-    Family,
     bounded,
     duration_of,
     family,
     spark_type,
     time_of,
 )
-from joins.query.windows import TimeWindow, window_start
 
-PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format supports
-_MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}
 _ABSOLUTE = 34  # most digits of a decimal for which Spark's abs() is exact; beyond them it may end the query
-_UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
-
-
-def _argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tuple[Family, ...]) -> Typed | None:
-    value = node.args.get(key)
-    if value is None:
-        return None
-    if isinstance(value, exp.TsOrDsToDate | exp.TimeStrToTime):  # sqlglot's wrapper of date functions' arguments
-        value = value.this
-    if value is None:
-        refuse(node, f"{node.sql('spark')}, which lacks an argument", "all of its arguments")
-    typed = compiler.compile(value)
-    if "date" in wanted and "text" not in wanted:
-        typed = compiler.dated(value, typed, DATETIME if "moment" in wanted and len(value.name) > 10 else DATE)
-    if family(typed.type) in (*wanted, "null"):
-        return typed
-    if wanted == ("text",) and family(typed.type) not in ("bytes", "geometry"):
-        return compiler.cast(typed, STRING)
-    refuse(node, f"{typed.type} in {node.sql('spark')}", " or ".join(wanted) + ": write a CAST")
-
-
-def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Family, ...]]) -> Function:
-    """Return a function that is NULL only if an argument is NULL.
-
-    `template` is Spark SQL with `{0}`, `{1}`, … for the arguments that are given. `arguments` has the name and the
-    allowed type families of each."""
-
-    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-        if extra := [k for k, v in node.args.items() if v and k not in dict(arguments) and k not in _FLAGS]:
-            refuse(node, f"{extra[0]} in {node.sql('spark')}", template)
-        found = [_argument(compiler, node, key, wanted) for key, wanted in arguments]
-        there = [
-            _counted(typed) if wanted == _NUMBER else typed
-            for typed, (_, wanted) in zip(found, arguments, strict=True)
-            if typed is not None
-        ]
-        sql = f"{template}({', '.join(typed.sql for typed in there)})"
-        return Typed(sql=sql, type=result, failed=any_of(*(typed.failed for typed in there)))
-
-    return compile_
-
-
-def _counted(typed: Typed) -> Typed:
-    """Cast a number of characters or bits to INT, so that a larger number cannot end the query in Spark."""
-    if typed.type == NULL or typed.type.kind in ("int8", "int16", "int32"):
-        return typed
-    sql = f"try_cast({typed.sql} AS INT)"
-    return Typed(sql=sql, type=INT32, failed=any_of(typed.failed, f"({sql} IS NULL AND {typed.sql} IS NOT NULL)"))
-
-
-_FLAGS = {"safe", "coerce", "typed", "ansi", "only_json_types", "big_int", "binary", "is_left", "zone", "instance"}
-_TEXT: tuple[Family, ...] = ("text",)
-_NUMBER: tuple[Family, ...] = ("number",)
-_DAY: tuple[Family, ...] = ("date", "moment")
 
 
 def _texts(name: str) -> Function:
@@ -140,7 +79,7 @@ def _double(name: str) -> Function:
 
     def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         keys = [key for key in ("this", "expression") if node.args.get(key) is not None]
-        found = [typed for key in keys if (typed := _argument(compiler, node, key, _NUMBER)) is not None]
+        found = [typed for key in keys if (typed := argument(compiler, node, key, NUMBER)) is not None]
         raw = f"{name}({', '.join(f'CAST({t.sql} AS DOUBLE)' for t in found)})"
         sql = f"CASE WHEN abs({raw}) < CAST('Infinity' AS DOUBLE) AND NOT isnan({raw}) THEN {raw} END"
         there = " AND ".join(f"{t.sql} IS NOT NULL" for t in found)
@@ -158,7 +97,7 @@ def _nullif(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 
 def _number(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    typed = _argument(compiler, node, "this", _NUMBER)
+    typed = argument(compiler, node, "this", NUMBER)
     assert typed is not None  # `this` is always there
     return typed if typed.type != NULL else compiler.cast(typed, INT32)
 
@@ -207,46 +146,8 @@ def _whole(name: str) -> Function:
     return compile_
 
 
-def _to_date(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    return compiler.compile(exp.Cast(this=node.this.copy(), to=exp.DataType.build("date")))
-
-
-def _days(name: str) -> Function:
-    def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-        unit = node.args.get("unit")
-        if unit is not None and unit.name.upper() not in ("DAY", "DAYS"):
-            refuse(node, node.sql("spark"), f"{name}(date, days)")
-        day, count = _argument(compiler, node, "this", _DAY), _argument(compiler, node, "expression", _NUMBER)
-        assert day is not None  # both are always there
-        assert count is not None
-        if count.type.kind not in ("int8", "int16", "int32"):
-            refuse(node, f"{count.type} days in {node.sql('spark')}", "an INT")
-        sql = f"{name}(CAST({day.sql} AS DATE), {count.sql})"
-        return Typed(sql=sql, type=DATE, failed=any_of(day.failed, count.failed))
-
-    return compile_
-
-
-def _truncated(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    unit, typed = node.args["unit"].name.upper(), _argument(compiler, node, "this", _DAY)
-    if unit not in _UNITS or typed is None:
-        refuse(node, node.sql("spark"), "date_trunc('DAY', x), or another of " + ", ".join(sorted(_UNITS)))
-    sql = f"CAST(date_trunc('{unit}', {typed.sql}) AS TIMESTAMP_NTZ)"
-    return Typed(sql=sql, type=DATETIME, failed=typed.failed)
-
-
-def _formatted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    typed = _argument(compiler, node, "this", _DAY)
-    written = re.search(r"'(.*)'", exp.TimeToStr(this=exp.Null(), format=node.args["format"]).sql("spark"))
-    pattern = written[1] if written else ""
-    if typed is None or not re.fullmatch(PATTERN, pattern):
-        refuse(node, node.sql("spark"), "date_format(x, 'yyyy-MM-dd HH:mm:ss') or parts of that")
-    sql = f"date_format(CAST({typed.sql} AS TIMESTAMP_NTZ), {escaped(pattern)})"
-    return Typed(sql=sql, type=STRING, failed=typed.failed)
-
-
 def _json(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    typed = _argument(compiler, node, "this", _TEXT)
+    typed = argument(compiler, node, "this", TEXT)
     path = node.expression.sql("spark").strip("'").replace("\\'", "'")
     if typed is None or not path.startswith("$"):
         refuse(node, node.sql("spark"), "get_json_object(x, '$.a.b')")
@@ -257,7 +158,7 @@ def _trim(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if node.args.get("expression") is not None or node.args.get("collation") is not None:
         refuse(node, node.sql("spark"), "trim(x), ltrim(x) or rtrim(x)")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
-    typed = _argument(compiler, node, "this", _TEXT)
+    typed = argument(compiler, node, "this", TEXT)
     assert typed is not None  # `this` is always there
     return Typed(sql=f"{name}({typed.sql})", type=STRING, failed=typed.failed)
 
@@ -272,7 +173,7 @@ def _padded(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     length = node.expression
     if not (isinstance(length, exp.Literal) and length.is_int and int(length.name) <= 10_000):
         refuse(node, node.sql("spark"), "lpad(x, 10, '0'), a length as a number up to 10000")
-    typed, fill = _argument(compiler, node, "this", _TEXT), _argument(compiler, node, "fill_pattern", _TEXT)
+    typed, fill = argument(compiler, node, "this", TEXT), argument(compiler, node, "fill_pattern", TEXT)
     assert typed is not None  # `this` is always there
     name = "lpad" if node.args.get("is_left") else "rpad"
     filled = f", {fill.sql}" if fill is not None else ""
@@ -284,22 +185,22 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Concat: _texts("concat"),
     exp.DPipe: _texts("concat"),
     exp.ConcatWs: _texts("concat_ws"),
-    exp.Upper: plain("upper", STRING, ("this", _TEXT)),
-    exp.Lower: plain("lower", STRING, ("this", _TEXT)),
-    exp.Reverse: plain("reverse", STRING, ("this", _TEXT)),
+    exp.Upper: plain("upper", STRING, ("this", TEXT)),
+    exp.Lower: plain("lower", STRING, ("this", TEXT)),
+    exp.Reverse: plain("reverse", STRING, ("this", TEXT)),
     exp.Trim: _trim,
-    exp.Length: plain("length", INT32, ("this", _TEXT)),
-    exp.Substring: plain("substring", STRING, ("this", _TEXT), ("start", _NUMBER), ("length", _NUMBER)),
-    exp.Left: plain("left", STRING, ("this", _TEXT), ("expression", _NUMBER)),
-    exp.Right: plain("right", STRING, ("this", _TEXT), ("expression", _NUMBER)),
-    exp.Replace: plain("replace", STRING, ("this", _TEXT), ("expression", _TEXT), ("replacement", _TEXT)),
+    exp.Length: plain("length", INT32, ("this", TEXT)),
+    exp.Substring: plain("substring", STRING, ("this", TEXT), ("start", NUMBER), ("length", NUMBER)),
+    exp.Left: plain("left", STRING, ("this", TEXT), ("expression", NUMBER)),
+    exp.Right: plain("right", STRING, ("this", TEXT), ("expression", NUMBER)),
+    exp.Replace: plain("replace", STRING, ("this", TEXT), ("expression", TEXT), ("replacement", TEXT)),
     exp.Pad: _padded,
-    exp.StrPosition: plain("instr", INT32, ("this", _TEXT), ("substr", _TEXT)),
-    exp.Contains: plain("contains", BOOL, ("this", _TEXT), ("expression", _TEXT)),
-    exp.StartsWith: plain("startswith", BOOL, ("this", _TEXT), ("expression", _TEXT)),
-    exp.EndsWith: plain("endswith", BOOL, ("this", _TEXT), ("expression", _TEXT)),
-    exp.MD5: plain("md5", STRING, ("this", _TEXT)),
-    exp.SHA2: plain("sha2", STRING, ("this", _TEXT), ("length", _NUMBER)),
+    exp.StrPosition: plain("instr", INT32, ("this", TEXT), ("substr", TEXT)),
+    exp.Contains: plain("contains", BOOL, ("this", TEXT), ("expression", TEXT)),
+    exp.StartsWith: plain("startswith", BOOL, ("this", TEXT), ("expression", TEXT)),
+    exp.EndsWith: plain("endswith", BOOL, ("this", TEXT), ("expression", TEXT)),
+    exp.MD5: plain("md5", STRING, ("this", TEXT)),
+    exp.SHA2: plain("sha2", STRING, ("this", TEXT), ("length", NUMBER)),
     exp.JSONExtractScalar: _json,
     exp.Abs: _absolute,
     exp.Round: _round,
@@ -313,30 +214,9 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Greatest: _extreme("greatest"),
     exp.Least: _extreme("least"),
     exp.Nullif: _nullif,
-    exp.Year: plain("year", INT32, ("this", _DAY)),
-    exp.Quarter: plain("quarter", INT32, ("this", _DAY)),
-    exp.Month: plain("month", INT32, ("this", _DAY)),
-    exp.Day: plain("day", INT32, ("this", _DAY)),
-    exp.DayOfWeek: plain("dayofweek", INT32, ("this", _DAY)),
-    exp.DayOfYear: plain("dayofyear", INT32, ("this", _DAY)),
-    exp.Hour: plain("hour", INT32, ("this", ("moment",))),
-    exp.Minute: plain("minute", INT32, ("this", ("moment",))),
-    exp.Second: plain("second", INT32, ("this", ("moment",))),
-    exp.LastDay: plain("last_day", DATE, ("this", _DAY)),
-    exp.DateDiff: plain("datediff", INT32, ("this", _DAY), ("expression", _DAY)),
-    exp.TsOrDsAdd: _days("date_add"),
-    exp.TimestampTrunc: _truncated,
-    exp.TimeToStr: _formatted,
-    exp.TsOrDsToDate: _to_date,
-    TimeWindow: window_start,
+    **DATE_FUNCTIONS,
     **SPATIAL_FUNCTIONS,
 }
-
-
-def pattern_for(written: str) -> str:
-    """Return Spark's pattern for MySQL's DATE_FORMAT pattern `written`, or an example pattern if there is none."""
-    found = re.sub("%.", lambda sign: _MYSQL.get(sign[0], sign[0]), written)
-    return found if re.fullmatch(PATTERN, found) else "yyyy-MM-dd HH:mm:ss"
 
 
 def _unscalar(node: exp.Expr) -> None:

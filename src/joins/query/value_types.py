@@ -117,7 +117,7 @@ def type_of_cast(to: exp.Expr) -> LogicalType | None:
         fits = max(1, scale) <= precision <= MOST_DIGITS
         return LogicalType(kind="decimal", precision=precision, scale=scale) if fits else None
     if to.expressions:
-        return None  # such as VARCHAR(9), whose length Spark ignores
+        return None
     return _CASTS.get(to.this)
 
 

@@ -216,8 +216,8 @@ class Binder:
         if not found or not widens(call):
             return found
         node = found[0]
-        plain = isinstance(node, exp.Column)
-        return [widened(node, self.type_of(flat, node) if plain else self._typed(flat, node, place).type)]
+        type_ = self.type_of(flat, node) if isinstance(node, exp.Column) else self._typed(flat, node, place).type
+        return [widened(node, type_)]
 
     def _check_keys(self, inner: BoundTree, keys: list[tuple[exp.Expr, Place]]) -> None:
         for (node, place), column in zip(keys, inner.rows.columns, strict=False):

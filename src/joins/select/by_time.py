@@ -37,8 +37,9 @@ class _Timed:
 def by_time(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat | None:
     """Return the query with its join by time replaced by a relation of pairs. None if it has no join by time.
 
-    A join is by time if a condition contains an INTERVAL, or if two append-only tables bound each other's times from
-    both sides. Raises TopologyError for an invalid join by time. `bind` binds the two sides."""
+    A join is by time if one of its tables is append-only and a condition on both contains an INTERVAL, or if two
+    append-only tables bound each other's times from both sides. `bind` binds the two sides. Raises TopologyError for an
+    invalid join by time."""
     for number, join in enumerate(flat.joins):
         timed = _timed(topology, flat, join)
         if timed is not None and _is_meant(topology, flat, timed):
@@ -55,6 +56,8 @@ def _timed(topology: Topology, flat: Flat, join: FlatJoin) -> _Timed | None:
         tables = aliases_in(condition.expression)
         if join.alias not in tables or not tables <= {join.alias, *before}:
             continue
+        if has_interval(condition.expression) and not _may_measure(topology, flat, tables):
+            continue
         try:
             bounds = bounds_of(condition.expression)
         except Unsupported as error:
@@ -65,6 +68,11 @@ def _timed(topology: Topology, flat: Flat, join: FlatJoin) -> _Timed | None:
     compared = next((_columns(bounds) for _, bounds in (*measuring, *found)), set())
     found = [one for one in found if one in measuring or _columns(one[1]) == compared]
     return _Timed(join, [one for one, _ in found], [bound for _, some in found for bound in some]) if found else None
+
+
+def _may_measure(topology: Topology, flat: Flat, tables: set[str]) -> bool:
+    """Return whether a condition with an INTERVAL may join by time. Others are ordinary conditions."""
+    return len(tables) > 1 and any(_lateness(topology, flat, name) is not None for name in tables)
 
 
 def _columns(bounds: Iterable[Bound]) -> set[tuple[str, str]]:

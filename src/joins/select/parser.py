@@ -15,6 +15,7 @@ from cdc.topology.topology import Table, Topology
 from joins.query.aggregates import aggregates_in
 from joins.query.functions import check_shape
 from joins.query.typed import Unsupported
+from joins.select.connected import unconnected
 from joins.select.ranked import AROUND, limited, ranked_by, ranking_in
 from joins.select.semijoin import Semijoin, semijoin_of
 from joins.select.sql import (
@@ -33,6 +34,7 @@ from joins.select.sql import (
     refuse,
     selects_of,
 )
+from joins.select.subqueries import ScalarJoin, without_subqueries
 from joins.select.tokens import CLAUSES, KEPT, KINDS, NOT_YET, check_tokens, statements_of
 
 
@@ -157,6 +159,11 @@ class _Parser:
             self.refuse(select, "no FROM", FORM)
         first = self._relation(source.this)
         first, joins = self._joins(first, select.args.get("joins") or [])
+        try:
+            select, scalars = without_subqueries(select, frozenset(self.relations))
+        except Unsupported as error:
+            self.refuse(error.node, error.what, error.expected)
+        joins += tuple(self._semijoin(one, one.at) for one in scalars)
         joins, where = self._where(joins, select.args.get("where"))
         first, joins, where = self._limited(first, joins, where)
         self._check_joined(first, joins, where)
@@ -341,29 +348,21 @@ class _Parser:
             conditions += semijoin.absent
         return tuple(more), tuple(conditions)
 
-    def _semijoin(self, semijoin: Semijoin, condition: exp.Expr) -> Join:
-        place = self.place(condition)
+    def _semijoin(self, semijoin: Semijoin | ScalarJoin, at: exp.Expr) -> Join:
+        place, absent = self.place(at), isinstance(semijoin, ScalarJoin) or bool(semijoin.absent)
         query = _Parser(self.topology, self.table, self.named).query(semijoin.query)
         relation = Relation(alias=semijoin.alias, table_id=None, view=None, place=place, query=query)
         self.relations[semijoin.alias] = relation
         for part in semijoin.on:
             self._check(part)
-        return Join(relation=relation, inner=not semijoin.absent, on=semijoin.on, place=place)
+        return Join(relation=relation, inner=not absent, on=semijoin.on, place=place)
 
     def _check_joined(self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]) -> None:
         """Check that each joined table has an equality with another table. Keys are checked later, with the schemas."""
-        pool = [*(part for join in joins if join.inner for part in join.on), *where]
-        for join in joins:
+        if (join := unconnected(joins, where)) is not None:
             alias = join.relation.alias
-            for part in pool if join.inner else join.on:
-                part = part.unnest()
-                sides = [part.this.unnest(), part.expression.unnest()] if isinstance(part, exp.EQ) else []
-                tables = [side.table for side in sides if isinstance(side, exp.Column)]
-                if len(tables) == 2 and (alias in tables or "" in tables) and tables != [alias, alias]:
-                    break
-            else:
-                form = f"ON {alias}.id = {first.alias}.{alias}_id"
-                refuse(self.topology, join.place, f"no equality joins {alias}", form)
+            form = f"ON {alias}.id = {first.alias}.{alias}_id"
+            refuse(self.topology, join.place, f"no equality joins {alias}", form)
 
     def _check(self, node: exp.Expr, *, aggregates: bool = False) -> None:
         """Raise an error for columns of an unknown table, and for anything unsupported in an expression."""

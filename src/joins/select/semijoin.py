@@ -41,17 +41,14 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
         pairs: list[tuple[exp.Expr, exp.Expr]] = []
     elif isinstance(predicate, exp.In) and predicate.args.get("query") is not None:
         inner = predicate.args["query"].unnest()
-        if negated:
-            text = f"{predicate.this.sql('spark')} NOT IN (SELECT …), which is never true once a NULL is found,"
-            refuse(predicate, f"{text} is not supported", "NOT EXISTS (SELECT 1 FROM … WHERE … = …)")
-        _must_be_select(inner)
+        must_be_select(inner)
         if len(inner.expressions) != 1 or inner.find(exp.Star) in inner.expressions:
             refuse(predicate, "IN (SELECT …) of several columns", "IN (SELECT x FROM …), one column")
         pairs = [(inner.expressions[0].unalias(), predicate.this.unnest())]
     else:
         return None
-    _must_be_select(inner)
-    found, own = _correlated(inner, outer)
+    must_be_select(inner)
+    found, own = correlated(inner, outer)
     pairs += found
     if not pairs:
         refuse(predicate, "EXISTS without an equality with the outer query", "WHERE inner.x = outer.y within it")
@@ -67,12 +64,13 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
     return Semijoin(query=query, alias=alias, on=on, absent=(absent,) if negated else ())
 
 
-def _must_be_select(inner: exp.Expr) -> None:
+def must_be_select(inner: exp.Expr) -> None:
+    """Raise Unsupported for a subquery that is not a SELECT over tables."""
     if not isinstance(inner, exp.Select) or inner.args.get("from_") is None:
         refuse(inner, "a subquery that is not SELECT … FROM …", "SELECT x FROM source.table")
 
 
-def _correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.Expr, exp.Expr]], list[exp.Expr]]:
+def correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.Expr, exp.Expr]], list[exp.Expr]]:
     """Split a subquery's WHERE: equalities with the outer query as (inner side, outer side), and all other
     conditions."""
     joined = [inner.args["from_"].this, *(join.this for join in inner.args.get("joins") or ())]

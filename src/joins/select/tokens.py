@@ -14,9 +14,10 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from joins.query.arity import ARITY, wrong_arity
-from joins.query.functions import PATTERN, pattern_for
+from joins.query.dates import PATTERN, pattern_for
 from joins.query.spatial import renamed
 from joins.query.windows import TimeWindow
+from joins.select.limits import with_limits
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
 # Refuses at a line (from 0) and a column (from 1): the error, and the expected form.
@@ -24,12 +25,12 @@ RefuseAt = Callable[[int, int, str, str], NoReturn]
 # The replacement for each clause that is not supported.
 CLAUSES = {
     "windows": ("WINDOW", "OVER (PARTITION BY … ORDER BY …), written where it is used"),
-    "order": ("ORDER BY", "no ORDER BY: rows are stored in the order of row_key"),
+    "order": ("ORDER BY", "no ORDER BY, as rows are stored in the order of row_key; or ORDER BY … LIMIT 10"),
     "sort": ("SORT BY", "no SORT BY: rows are stored in the order of row_key"),
     "cluster": ("CLUSTER BY", "no CLUSTER BY: rows are stored in the order of row_key"),
     "distribute": ("DISTRIBUTE BY", "no DISTRIBUTE BY: rows are stored in the order of row_key"),
-    "limit": ("LIMIT", "no LIMIT: the table holds every row"),
-    "offset": ("OFFSET", "no OFFSET: the table holds every row"),
+    "limit": ("LIMIT", "ORDER BY … LIMIT 10; or no LIMIT, as the table holds every row"),
+    "offset": ("OFFSET", "ROW_NUMBER() OVER (ORDER BY …) AS n, and WHERE n > 10 around it"),
     "laterals": ("LATERAL VIEW", "a plain column"),
     "hint": ("a hint", "no hint"),
 }
@@ -54,7 +55,7 @@ def statements_of(text: str) -> list[exp.Expr | None]:
     for start in called:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
     statements = list(sqlglot.parse(text, dialect="spark"))
-    return [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
+    return [None if one is None else with_limits(renamed(_renamed(one) if called else one)) for one in statements]
 
 
 def _renamed(statement: exp.Expr) -> exp.Expr:

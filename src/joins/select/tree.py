@@ -178,9 +178,12 @@ class _Builder:
                     pairs[seen[0]] = seen[2]
                     used.append(equality.condition)
             key = next((key for key in keys_of(self.shapes[alias]) if key and {*key} <= {*pairs, *constants}), None)
-            if key is None or not pairs:
+            if key is None or not (pairs or (join is not None and {*key} <= {*constants})):
                 continue
-            residual = () if join is None else tuple(c for c in join.on if not any(c is one for one in used))
+            # only a subquery without an outer column is joined by constants alone (`joins.select.subqueries`)
+            residual = (
+                () if join is None or not pairs else tuple(c for c in join.on if not any(c is one for one in used))
+            )
             if any(
                 column.table not in (*branches, alias) for c in residual for column in c.expression.find_all(exp.Column)
             ):

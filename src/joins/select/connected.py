@@ -1,0 +1,30 @@
+"""Find joined tables that no equality connects with another table (part of stage 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from joins.select.sql import Join
+from joins.select.subqueries import SCALAR
+
+
+def unconnected(joins: Sequence[Join], where: Sequence[exp.Expr]) -> Join | None:
+    """Return the first join without an equality of a column of its table and one of another table. None if none."""
+    pool = [*(part for join in joins if join.inner for part in join.on), *where]
+    for join in joins:
+        alias = join.relation.alias
+        if not alias.startswith(SCALAR) and not _connects(alias, pool if join.inner else join.on):
+            return join
+    return None
+
+
+def _connects(alias: str, conditions: Sequence[exp.Expr]) -> bool:
+    for condition in conditions:
+        part = condition.unnest()
+        sides = [part.this.unnest(), part.expression.unnest()] if isinstance(part, exp.EQ) else []
+        tables = [side.table for side in sides if isinstance(side, exp.Column)]
+        if len(tables) == 2 and (alias in tables or "" in tables) and tables != [alias, alias]:
+            return True
+    return False

@@ -1,0 +1,35 @@
+"""Rewrite `ORDER BY … LIMIT n` as the first n rows of ROW_NUMBER(), before parsing (see `joins.select.ranked`).
+
+    SELECT o.id, o.amount FROM o ORDER BY amount DESC LIMIT 10
+      SELECT o.id, o.amount FROM o QUALIFY ROW_NUMBER() OVER (ORDER BY o.amount DESC) <= 10
+
+A LIMIT without ORDER BY, an ORDER BY without LIMIT, and OFFSET stay, and are refused."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+
+def with_limits(statement: exp.Expr) -> exp.Expr:
+    """Rewrite every SELECT that has ORDER BY and LIMIT, in place."""
+    for select in list(statement.find_all(exp.Select)):
+        order, limit = select.args.get("order"), select.args.get("limit")
+        if order is None or not isinstance(limit, exp.Limit) or select.args.get("offset") or select.args.get("qualify"):
+            continue
+        ordered = [_ordered(one, select) for one in order.expressions]
+        window = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=ordered))
+        select.set("qualify", exp.Qualify(this=exp.LTE(this=window, expression=limit.expression.copy())))
+        select.set("order", None)
+        select.set("limit", None)
+    return statement
+
+
+def _ordered(one: exp.Expr, select: exp.Select) -> exp.Expr:
+    """Return an entry of ORDER BY, in which a name or a number of a result column is replaced by its expression."""
+    copy, node = one.copy(), one.this
+    if isinstance(node, exp.Literal) and node.is_int and 0 < int(node.name) <= len(select.expressions):
+        copy.set("this", select.expressions[int(node.name) - 1].unalias().copy())
+    elif isinstance(node, exp.Column) and not node.table:
+        named = {item.alias: item.this for item in select.expressions if item.alias}
+        copy.set("this", named.get(node.name, node).copy())
+    return copy

@@ -1,0 +1,137 @@
+"""Subqueries that are values, NOT IN, and EXISTS with an inequality: what they compile to, and what is refused.
+
+`docs/queries.md` has examples, which are compared with DuckDB over random changes, as are those of `aggrandom`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc.model.errors import TopologyError
+from joins.query.describe import text_of_plan
+from joins.query.plan import Plan
+from tests.joins.joincase import Case, run_case
+
+TABLES: dict[str, dict[str, Any]] = {
+    "shop.a": {"key": ["id"], "id": "int", "x": "int?", "k": "int?", "word": "varchar(9)?"},
+    "shop.b": {"key": ["id"], "id": "int", "y": "int?", "k": "int?", "word": "varchar(9)?"},
+}
+
+
+def case(query: str, *row_key: str, history: list[list[Any]] | None = None) -> Case:
+    return Case(tables=TABLES, query=query, row_key=list(row_key), history=history or [])
+
+
+def plan(where: str) -> Plan:
+    return case(f"SELECT a.id FROM shop.a a WHERE {where}", "id").plan()
+
+
+def lookups(found: Plan) -> list[tuple[int, int]]:
+    """Return the number of columns and of constants of each lookup."""
+    return [(len(one.columns), len(one.constants)) for node in found.nodes() for one in node.lookups]
+
+
+def test_a_correlated_value_is_looked_up_by_its_columns() -> None:
+    """One group per key, and a lookup of the group."""
+    assert lookups(plan("a.x > (SELECT avg(b.y) FROM shop.b b WHERE b.k = a.k)")) == [(1, 0)]
+    assert lookups(plan("a.x > (SELECT avg(b.y) FROM shop.b b WHERE b.k = a.k AND b.word = a.word)")) == [(2, 0)]
+
+
+def test_a_value_of_all_rows_is_looked_up_by_a_constant() -> None:
+    """The only group has the key 1."""
+    assert lookups(plan("a.x > (SELECT avg(b.y) FROM shop.b b)")) == [(0, 1)]
+
+
+def test_the_cost_of_a_value_of_all_rows_is_reported() -> None:
+    """`explain-plan` says that one task has all rows, and what a change costs."""
+    cost = "one row for all, so one task has them, and a change of it updates every row of a"
+    assert cost in text_of_plan(plan("a.x > (SELECT avg(b.y) FROM shop.b b)"))
+    assert cost not in text_of_plan(plan("a.x > (SELECT avg(b.y) FROM shop.b b WHERE b.k = a.k)"))
+
+
+def test_values_of_the_same_rows_share_a_lookup() -> None:
+    """Two aggregates of one subquery, and the two counts of NOT IN."""
+    text = "(SELECT {} FROM shop.b b WHERE b.k = a.k)"
+    assert lookups(plan(f"a.x BETWEEN {text.format('min(b.y)')} AND {text.format('max(b.y) + count(*)')}")) == [(1, 0)]
+    assert lookups(plan("a.x NOT IN (SELECT b.y FROM shop.b b)")) == [(0, 1), (1, 0)]
+
+
+REFUSED = {
+    "a.x > (SELECT b.y FROM shop.b b WHERE b.id = a.k)": "a subquery of single rows as a value",
+    "a.x > (SELECT max(b.y), 1 FROM shop.b b)": "a subquery of several columns as a value",
+    "a.x > (SELECT max(b.y) FROM shop.b b GROUP BY b.k)": "a subquery with GROUP BY as a value",
+    "a.x > (SELECT max(b.y) FROM shop.b b ORDER BY 1 LIMIT 1)": "a subquery with LIMIT as a value",
+    "a.x > (SELECT max(b.y) + b.k FROM shop.b b)": "b.k, which is not aggregated in a subquery",
+    "a.x > (SELECT max(b.y) FROM shop.b b WHERE b.k > a.k)": "b.k > a.k between a subquery and its outer query",
+    "a.x > (SELECT max(b.y) FROM shop.b b WHERE b.k = a.k + 1)": "a.k + 1 compared with a subquery",
+    "EXISTS (SELECT 1 FROM shop.b b WHERE b.k > a.k AND b.y < a.x)": "b.k > a.k between a subquery and its outer query",
+    "a.x = 1 OR a.x NOT IN (SELECT b.y FROM shop.b b)": "a subquery here is not supported",
+}
+
+
+@pytest.mark.parametrize("where", REFUSED)
+def test_refusals(where: str) -> None:
+    """The error has the position of the part that is not supported."""
+    with pytest.raises(TopologyError) as error:
+        plan(where)
+    assert REFUSED[where] in error.value.what.replace("`", "")
+    assert "query line 1, column" in str(error.value)
+
+
+def test_a_value_beside_an_aggregate_of_all_rows_is_refused() -> None:
+    """The one row of a query without GROUP BY exists without rows, and `max` of the value would be NULL."""
+    query = "SELECT 'all' AS k, count(*) - (SELECT count(*) FROM shop.b b) AS n FROM shop.a a"
+    with pytest.raises(TopologyError, match="a subquery beside an aggregate of all rows"):
+        case(query, "k").plan()
+
+
+def test_a_value_in_groups_must_be_of_the_group() -> None:
+    """`a.x` may differ between the rows of a group."""
+    query = "SELECT a.k, (SELECT count(*) FROM shop.b b WHERE b.y = a.{}) AS n FROM shop.a a GROUP BY a.k"
+    case(query.format("k"), "k").plan()
+    with pytest.raises(TopologyError, match=r"a\.x in a subquery of groups"):
+        case(query.format("x"), "k").plan()
+
+
+PUTS = {"a": [[1, 5, 1, "p"], [2, None, 1, "q"], [3, 7, None, None]], "b": [[1, 5, 1, "p"], [2, 6, 1, None]]}
+
+
+def put(name: str, values: list[Any]) -> list[Any]:
+    table = TABLES[f"shop.{name}"]
+    return ["put", f"shop.{name}", dict(zip([column for column in table if column != "key"], values, strict=True))]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "a.x NOT IN (SELECT b.y FROM shop.b b)",
+        "a.x NOT IN (SELECT b.y FROM shop.b b WHERE b.k = a.k)",
+        "a.x NOT IN (SELECT b.y FROM shop.b b GROUP BY b.y HAVING count(*) > 1)",
+        "a.x NOT IN (SELECT DISTINCT b.y FROM shop.b b WHERE b.word = 'p')",
+        "EXISTS (SELECT * FROM shop.b b WHERE b.k = a.k AND b.y <> a.x)",
+        "NOT EXISTS (SELECT * FROM shop.b b WHERE b.k = a.k AND b.y <> a.x)",
+        "NOT EXISTS (SELECT 1 FROM shop.b b WHERE a.x >= b.y)",
+        "a.x >= (SELECT count(*) FROM shop.b b)",
+        "a.x <= (SELECT 2 * sum(b.y) FROM shop.b b WHERE b.k = a.k)",
+        "coalesce(a.x, 0) > (SELECT count(b.y) FROM shop.b b WHERE b.word = a.word)",
+    ],
+)
+def test_nulls_and_empty_lists_mean_what_sql_says(where: str) -> None:
+    """Values appear, become NULL, change and vanish; the result equals DuckDB's at every step."""
+    history = [put("a", row) for row in PUTS["a"]] + [["quiet"]]
+    for row in PUTS["b"]:
+        history += [put("b", row), ["quiet"]]
+    history += [
+        put("b", [3, None, 1, "p"]),
+        ["quiet"],
+        put("b", [3, 7, 2, "p"]),
+        ["quiet"],
+        put("a", [2, 6, 2, "p"]),
+        ["quiet"],
+    ]
+    history += [["delete", "shop.b", {"id": number}] for number in (1, 2)] + [
+        ["quiet"],
+        ["delete", "shop.b", {"id": 3}],
+    ]
+    run_case(case(f"SELECT a.id, a.x FROM shop.a a WHERE {where}", "id", history=history), seed=1)
