@@ -16,7 +16,7 @@ from tests.joins.agggroups import EXACT, names_of, select_of
 from tests.joins.agghistory import history_of
 from tests.joins.aggtop import TopGenerator
 from tests.joins.joincase import Case
-from tests.joins.joinrandom import Alias, Join, Table
+from tests.joins.joinrandom import Alias, Join, Table, is_wide
 
 GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys", "having", "over", "filter"})
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
@@ -268,6 +268,6 @@ def _wide(type_: str) -> str:
 
 def _like(table: Table, type_: str) -> list[str]:
     """Return the columns of a table that compare with a type."""
-    if _family(type_).startswith(("double", "float", "list", "bool")):
+    if _family(type_).startswith(("double", "float", "list", "bool")) or is_wide(type_):
         return []
     return [name for name, own in table.columns.items() if name != "unused" and _family(own) == _family(type_)]

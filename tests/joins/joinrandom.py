@@ -161,8 +161,10 @@ class Generator:
         ]
 
     def _wide_columns(self, aliases: list[Alias]) -> list[str]:
-        """Return the decimals with more digits than expressions have."""
-        return [f"{a.name}.{name}" for a in aliases for name, type_ in a.table.columns.items() if is_wide(type_)]
+        """Return the decimals with more digits than expressions have. A further ON condition of a LEFT JOIN makes an
+        expression of its table's columns, and of those joined through it."""
+        inner = [alias for alias in aliases if alias.inner]
+        return [f"{a.name}.{name}" for a in inner for name, type_ in a.table.columns.items() if is_wide(type_)]
 
     def _items(self, aliases: list[Alias]) -> list[str]:
         plain = self._columns(aliases) + self._wide_columns(aliases)

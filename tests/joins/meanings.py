@@ -22,7 +22,7 @@ from sqlglot.errors import ParseError
 from cdc.model.types import Canonical, LogicalType, from_mysql
 from ingest.binlog.format.canonical import json_text
 from joins.query.finish import compiled, value
-from joins.query.functions import check_shape
+from joins.query.functions.registry import check_shape
 from joins.query.typed import Typed, Unsupported
 from joins.select.tokens import check_tokens, statements_of
 

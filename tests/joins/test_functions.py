@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
-from joins.query.functions import FUNCTIONS, check_shape, supported
+from joins.query.functions.registry import FUNCTIONS, check_shape, supported
 from joins.query.typed import Unsupported
 from joins.select.tokens import statements_of
 

@@ -202,7 +202,7 @@ def _some(
 
 def _equal(type_: LogicalType, mine: Canonical, theirs: Any) -> bool:
     if isinstance(mine, float) and isinstance(theirs, int | float):
-        if type_.kind == "float32":
-            return mine == single(float(theirs))
+        if type_.kind == "float32":  # several texts mean the same four bytes
+            return single(mine) == single(float(theirs))
         return math.isclose(mine, theirs, rel_tol=1e-9)
     return mine == theirs and isinstance(mine, bool) == isinstance(theirs, bool)

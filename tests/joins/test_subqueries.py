@@ -11,6 +11,7 @@ import pytest
 from cdc.model.errors import TopologyError
 from joins.query.describe import text_of_plan
 from joins.query.plan import Plan
+from joins.select.tokens import statements_of
 from tests.joins.joincase import Case, run_case
 
 TABLES: dict[str, dict[str, Any]] = {
@@ -66,6 +67,7 @@ REFUSED = {
     "a.x > (SELECT max(b.y) FROM shop.b b WHERE b.k > a.k)": "b.k > a.k between a subquery and its outer query",
     "a.x > (SELECT max(b.y) FROM shop.b b WHERE b.k = a.k + 1)": "a.k + 1 compared with a subquery",
     "EXISTS (SELECT 1 FROM shop.b b WHERE b.k > a.k AND b.y < a.x)": "b.k > a.k between a subquery and its outer query",
+    "EXISTS (SELECT max(b.y) FROM shop.b b WHERE b.k = a.k AND b.y <> a.x)": "b.y <> a.x between a subquery",
     "a.x = 1 OR a.x NOT IN (SELECT b.y FROM shop.b b)": "a subquery here is not supported",
 }
 
@@ -77,6 +79,25 @@ def test_refusals(where: str) -> None:
         plan(where)
     assert REFUSED[where] in error.value.what.replace("`", "")
     assert "query line 1, column" in str(error.value)
+
+
+def test_a_list_as_a_value_is_refused() -> None:
+    """Of no rows it is an empty list; the LEFT JOIN would give NULL."""
+    query = "SELECT a.id, (SELECT collect_list(b.y) FROM shop.b b WHERE b.k = a.k) AS ys FROM shop.a a"
+    with pytest.raises(TopologyError, match=r"(?i)collect_list.* in a subquery as a value"):
+        case(query, "id").plan()
+
+
+@pytest.mark.parametrize(
+    ("order", "replaced"),
+    [("x", "8 - a.x"), ("-x DESC", "-(8 - a.x) DESC"), ("2", "8 - a.x"), ("a.x", "a.x"), ("max(x)", "MAX(x)")],
+)
+def test_names_in_order_by_are_those_of_the_result(order: str, replaced: str) -> None:
+    """As in Spark, also within expressions: `x` is the column of the result and not of the table."""
+    statement = statements_of(f"SELECT a.id, 8 - a.x AS x FROM shop.a a ORDER BY {order} LIMIT 2")[0]
+    assert statement is not None
+    written = statement.sql("duckdb").replace(" NULLS FIRST", "").replace(" NULLS LAST", "")
+    assert written.endswith(f"QUALIFY ROW_NUMBER() OVER (ORDER BY {replaced}) <= 2")
 
 
 def test_a_value_beside_an_aggregate_of_all_rows_is_refused() -> None:

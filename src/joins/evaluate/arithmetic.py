@@ -163,7 +163,7 @@ def minus(parts: Sequence[Prepared]) -> Prepared:
 
 
 def plain(function: Callable[[Any, Any], Any]) -> Prepare:
-    """Return an operator for numbers that are far from any limit: those of `joins.query.windows` and of TIME."""
+    """Return an operator for numbers far from any limit: those of `joins.query.functions.windows` and of TIME."""
 
     def prepare(parts: Sequence[Prepared]) -> Prepared:
         kinds = [part.type.kind for part in parts]

@@ -86,7 +86,7 @@ def split_part(text: str, by: str, number: int) -> str:
     return parts[number - 1] if number <= len(parts) else ""
 
 
-# patterns that `joins.query.spatial` applies to a geometry's text: they match alike in Java and in Python
+# patterns that `joins.query.functions.spatial` applies to a geometry's text: they match alike in Java and in Python
 _OF_GEOMETRY = ("^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$", "^SRID=([0-9]+);")
 
 

@@ -6,7 +6,7 @@ NULL means a failure. Rows where it is true are counted and become dead letters.
 `try_divide(a, b)`.
 
 Text is never converted implicitly to a number or date, because only an explicit CAST can report a failure. The
-allowed functions are listed in `joins.query.functions`. Others raise Unsupported."""
+allowed functions are listed in `joins.query.functions.registry`. Others raise Unsupported."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from joins.query.value_types import (
     FLOAT64,
     INT64,
     INTEGERS,
-    MOST_DIGITS,
     NULL,
     STRING,
     TIME,
     arithmetic,
     common,
+    comparable,
     duration_of,
     duration_sql,
     family,
@@ -53,7 +53,7 @@ _TRIES = (exp.SafeAdd, exp.SafeSubtract, exp.SafeMultiply, exp.SafeDivide)  # fo
 
 
 class ExpressionCompiler:
-    """Compiles the expressions of one query. The table of functions is usually `joins.query.functions.FUNCTIONS`.
+    """Compiles the expressions of one query. `functions` is usually `FUNCTIONS` of `joins.query.functions.registry`.
 
     `resolve` turns a column into a typed expression. It raises Unsupported for an unknown column."""
 
@@ -119,8 +119,7 @@ class ExpressionCompiler:
             return timed[0], timed[1]
         left, right = self.dated(first, left, right.type), self.dated(second, right, left.type)
         if common(left.type, right.type) is None and {left.type.kind, right.type.kind} <= _EXACT:
-            scale = max(left.type.scale, right.type.scale)
-            left, right = (_narrowed(one, scale) for one in (left, right))
+            left, right = (self.cast(one, comparable(left.type, right.type)) for one in (left, right))
         _, (left, right) = self.unified(node, [left, right])
         return left, right
 
@@ -167,15 +166,6 @@ class ExpressionCompiler:
         failure = f"({sql} IS NULL AND {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL)"
         failures = [left.failed, right.failed, None if isinstance(node, _TRIES) else failure]
         return Typed(sql=sql, type=result, failed=any_of(*failures))
-
-
-def _narrowed(typed: Typed, scale: int) -> Typed:
-    """Convert a number to a decimal of 38 digits, as Spark compares decimals that have no common type. It may fail."""
-    to = LogicalType(kind="decimal", precision=MOST_DIGITS, scale=scale)
-    if typed.type == to:
-        return typed
-    sql = f"try_cast({typed.sql} AS {spark_type(to)})"
-    return Typed(sql=sql, type=to, failed=any_of(typed.failed, f"({sql} IS NULL AND {typed.sql} IS NOT NULL)"))
 
 
 def _alongside(node: exp.Expr, type_: LogicalType, other: LogicalType) -> LogicalType:

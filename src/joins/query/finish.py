@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from cdc.model.types import LogicalType
 from joins.query.expressions import ExpressionCompiler
-from joins.query.functions import FUNCTIONS
+from joins.query.functions.registry import FUNCTIONS
 from joins.query.nodes import Expression
 from joins.query.typed import Resolve, Typed, Unsupported, any_of
 from joins.query.value_types import MOST_DIGITS

@@ -170,6 +170,16 @@ def common(a: LogicalType, b: LogicalType) -> LogicalType | None:
     return LogicalType(kind="decimal", precision=whole + scale, scale=scale) if whole + scale <= MOST_DIGITS else None
 
 
+def comparable(a: LogicalType, b: LogicalType) -> LogicalType:
+    """Return the decimal type in which Spark compares exact numbers that have no common type.
+
+    It keeps all digits before the decimal point, so the conversion cannot fail. Places for which 38 digits do not
+    suffice are rounded."""
+    x, y = _as_decimal(a), _as_decimal(b)
+    whole = max(x.precision - x.scale, y.precision - y.scale)
+    return LogicalType(kind="decimal", precision=MOST_DIGITS, scale=MOST_DIGITS - whole)
+
+
 def arithmetic(operator: str, a: LogicalType, b: LogicalType) -> LogicalType | None:
     """Return the type of `a operator b`; None if the operator does not exist for them."""
     if NULL in (a, b) or family(a) != "number" or family(b) != "number":

@@ -3,8 +3,8 @@
 The example is `SELECT o.*, c.n FROM shop.orders o JOIN (SELECT id, upper(name) AS n FROM crm.customers) c ON c.id =
 o.customer_id`.
 
-1. **Parse** (`parser`, `tokens`, `semijoin`, `ranked`) turns text into the supported shape of a query (`sql`).
-   It refuses what cannot be kept correct. It also rewrites EXISTS as a join.
+1. **Parse** (`parser`, `tokens`) turns text into the supported shape of a query (`sql`). It refuses what cannot be
+   kept correct. `rewrite` replaces subqueries in conditions and values by joins, and LIMIT by row numbers.
 2. **Flatten** (`flatten`) merges subqueries and views into the outer query where possible, and expands `*`. In the
    result (`flat`) every column names its table. The example becomes `SELECT o.id, o.customer_id,
    upper("c/customers".name) AS n FROM shop.orders o JOIN crm.customers "c/customers" ON "c/customers".id =

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from joins.select.rewrite.subqueries import SCALAR
 from joins.select.sql import Join
-from joins.select.subqueries import SCALAR
 
 
 def unconnected(joins: Sequence[Join], where: Sequence[exp.Expr]) -> Join | None:

@@ -112,14 +112,14 @@ def _cut(topology: Topology, flat: Flat) -> QueryCut:
 
 def _part(flat: Flat, first: str, joins: list[FlatJoin]) -> Flat:
     """Return a flat query of `first` and the joined tables, with the WHERE conditions that use only these."""
-    names = {first, *(join.alias for join in joins)}
+    names = dict.fromkeys([first, *(join.alias for join in joins)])  # in order, so that the plan is the same every time
     return Flat(
         relations={name: flat.relations[name] for name in names},
         shapes={name: flat.shapes[name] for name in names},
         readings={name: flat.readings[name] for name in names if name in flat.readings},
         first=first,
         joins=joins,
-        where=[one for one in flat.where if aliases_in(one.expression) <= names],
+        where=[one for one in flat.where if aliases_in(one.expression) <= names.keys()],
     )
 
 

@@ -13,11 +13,12 @@ from sqlglot.errors import ParseError, SqlglotError
 from cdc.model.schema import TableId
 from cdc.topology.topology import Table, Topology
 from joins.query.aggregates import aggregates_in
-from joins.query.functions import check_shape
+from joins.query.functions.registry import check_shape
 from joins.query.typed import Unsupported
 from joins.select.connected import unconnected
-from joins.select.ranked import AROUND, limited, ranked_by, ranking_in
-from joins.select.semijoin import Semijoin, semijoin_of
+from joins.select.rewrite.ranked import AROUND, limited, ranked_by, ranking_in
+from joins.select.rewrite.semijoin import Semijoin, semijoin_of
+from joins.select.rewrite.subqueries import ScalarJoin, without_subqueries
 from joins.select.sql import (
     FORM,
     Item,
@@ -34,7 +35,6 @@ from joins.select.sql import (
     refuse,
     selects_of,
 )
-from joins.select.subqueries import ScalarJoin, without_subqueries
 from joins.select.tokens import CLAUSES, KEPT, KINDS, NOT_YET, check_tokens, statements_of
 
 

@@ -13,11 +13,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from joins.query.arity import ARITY, wrong_arity
-from joins.query.dates import PATTERN, pattern_for
-from joins.query.spatial import renamed
-from joins.query.windows import TimeWindow
-from joins.select.limits import with_limits
+from joins.query.functions.arity import ARITY, wrong_arity
+from joins.query.functions.dates import PATTERN, pattern_for
+from joins.query.functions.spatial import renamed
+from joins.query.functions.windows import TimeWindow
+from joins.select.rewrite.limits import with_limits
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
 # Refuses at a line (from 0) and a column (from 1): the error, and the expected form.

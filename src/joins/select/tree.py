@@ -180,7 +180,7 @@ class _Builder:
             key = next((key for key in keys_of(self.shapes[alias]) if key and {*key} <= {*pairs, *constants}), None)
             if key is None or not (pairs or (join is not None and {*key} <= {*constants})):
                 continue
-            # only a subquery without an outer column is joined by constants alone (`joins.select.subqueries`)
+            # only a subquery without an outer column is joined by constants alone (`joins.select.rewrite.subqueries`)
             residual = (
                 () if join is None or not pairs else tuple(c for c in join.on if not any(c is one for one in used))
             )

@@ -13,15 +13,18 @@ _COUNTS: dict[tuple[int, int], str] = {
     "st_latitude st_srid st_astext st_aswkt sum avg min max count_if bool_and bool_or collect_list collect_set",
     (1, 2): "round",
     (1, 3): "position",  # position('a' IN s)
-    (2, 2): "nullif left right instr contains startswith endswith sha2 get_json_object power datediff date_add "
-    "date_sub add_months date_trunc date_format try_add try_subtract try_multiply try_divide max_by min_by locate",
+    (2, 2): "nullif ifnull nvl left right instr contains startswith endswith sha2 get_json_object power datediff "
+    "date_add date_sub add_months date_trunc date_format try_add try_subtract try_multiply try_divide max_by min_by "
+    "locate",
     (2, 3): "if substring substr replace lpad rpad",
     (2, MANY): "greatest least",
-    (1, MANY): "coalesce ifnull nvl concat concat_ws count",
+    (1, MANY): "coalesce concat concat_ws count",
     (2, 4): "window",  # more than two have a message of their own
 }  # fmt: skip
 ARITY: dict[str, tuple[int, int]] = {name: counts for counts, names in _COUNTS.items() for name in names.split()}
 _INSTEAD = {
+    "ifnull": "ifnull(a, b), or coalesce(a, b, c)",
+    "nvl": "nvl(a, b), or coalesce(a, b, c)",
     "to_date": "to_date(x) of a text such as '2026-01-31': concat(substring(x, 1, 4), '-', …) makes one of other forms",
     "date": "date(x) of a moment or of a text such as '2026-01-31'",
     "floor": "floor(x), or floor(x * 10) / 10 for one decimal place",

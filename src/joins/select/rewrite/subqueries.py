@@ -16,8 +16,8 @@ from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in
 from joins.query.typed import refuse
-from joins.select.existence import rewritten
-from joins.select.semijoin import correlated, must_be_select
+from joins.select.rewrite.existence import rewritten
+from joins.select.rewrite.semijoin import correlated, must_be_select
 
 SCALAR = "_scalar"  # begins the alias of such a join
 _COUNTS = (exp.Count, exp.CountIf)
@@ -83,6 +83,9 @@ class _Subqueries:
         inner = subquery.this.unnest()
         item = _item_of(subquery, inner)
         pairs, own = correlated(inner, self.outer)
+        if (listed := item.find(exp.ArrayAgg, exp.ArrayUniqueAgg)) is not None:
+            # of no rows it is an empty list, and not NULL
+            refuse(listed, f"{listed.sql('spark')} in a subquery as a value", "a LEFT JOIN of a query with GROUP BY")
         for _, theirs in pairs:
             if not isinstance(theirs, exp.Column):
                 refuse(theirs, f"{theirs.sql('spark')} compared with a subquery", "a plain column of the outer query")

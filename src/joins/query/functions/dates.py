@@ -1,4 +1,4 @@
-"""Functions of dates and times that queries may call (a part of `joins.query.functions`)."""
+"""Functions of dates and times that queries may call (a part of `joins.query.functions.registry`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from sqlglot import exp
 
-from joins.query.arguments import DAY, NUMBER, argument, plain
 from joins.query.expressions import ExpressionCompiler, Function
+from joins.query.functions.arguments import DAY, NUMBER, argument, plain
+from joins.query.functions.windows import TimeWindow, window_start
 from joins.query.typed import Typed, any_of, escaped, refuse
 from joins.query.value_types import DATE, DATETIME, INT32, STRING
-from joins.query.windows import TimeWindow, window_start
 
 PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format supports
 _MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}

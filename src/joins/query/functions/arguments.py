@@ -11,6 +11,7 @@ from joins.query.value_types import DATE, DATETIME, INT32, NULL, STRING, Family,
 
 _FLAGS = {"safe", "coerce", "typed", "ansi", "only_json_types", "big_int", "binary", "is_left", "zone", "instance"}
 TEXT: tuple[Family, ...] = ("text",)
+TEXT_ONLY: tuple[Family, ...] = ("text", "null")  # most functions also take other types, and cast them
 NUMBER: tuple[Family, ...] = ("number",)
 DAY: tuple[Family, ...] = ("date", "moment")
 
@@ -29,9 +30,10 @@ def argument(compiler: ExpressionCompiler, node: exp.Expr, key: str, wanted: tup
         typed = compiler.dated(value, typed, DATETIME if "moment" in wanted and len(value.name) > 10 else DATE)
     if family(typed.type) in (*wanted, "null"):
         return typed
-    if wanted == ("text",) and family(typed.type) not in ("bytes", "geometry"):
+    if wanted == TEXT and family(typed.type) not in ("bytes", "geometry"):
         return compiler.cast(typed, STRING)
-    refuse(node, f"{typed.type} in {node.sql('spark')}", " or ".join(wanted) + ": write a CAST")
+    expected = "a text: CAST(… AS STRING)" if wanted == TEXT_ONLY else " or ".join(wanted) + ": write a CAST"
+    refuse(node, f"{typed.type} in {node.sql('spark')}", expected)
 
 
 def plain(template: str, result: LogicalType, *arguments: tuple[str, tuple[Family, ...]]) -> Function:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in, arguments_of, check_call
-from joins.query.arguments import NUMBER, TEXT, argument, plain
-from joins.query.dates import DATE_FUNCTIONS
 from joins.query.expressions import ExpressionCompiler, Function, is_basic
-from joins.query.spatial import SPATIAL_FUNCTIONS
+from joins.query.functions.arguments import NUMBER, TEXT, TEXT_ONLY, argument, plain
+from joins.query.functions.dates import DATE_FUNCTIONS
+from joins.query.functions.spatial import SPATIAL_FUNCTIONS
 from joins.query.typed import Typed, any_of, escaped, refuse
 from joins.query.value_types import (
     BOOL,
@@ -147,10 +147,11 @@ def _whole(name: str) -> Function:
 
 
 def _json(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    typed = argument(compiler, node, "this", TEXT)
+    typed = argument(compiler, node, "this", TEXT_ONLY)
     path = node.expression.sql("spark").strip("'").replace("\\'", "'")
     if typed is None or not path.startswith("$"):
         refuse(node, node.sql("spark"), "get_json_object(x, '$.a.b')")
+    typed = compiler.cast(typed, STRING) if typed.type == NULL else typed
     return Typed(sql=f"get_json_object({typed.sql}, {escaped(path)})", type=STRING, failed=typed.failed)
 
 
@@ -199,8 +200,8 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Contains: plain("contains", BOOL, ("this", TEXT), ("expression", TEXT)),
     exp.StartsWith: plain("startswith", BOOL, ("this", TEXT), ("expression", TEXT)),
     exp.EndsWith: plain("endswith", BOOL, ("this", TEXT), ("expression", TEXT)),
-    exp.MD5: plain("md5", STRING, ("this", TEXT)),
-    exp.SHA2: plain("sha2", STRING, ("this", TEXT), ("length", NUMBER)),
+    exp.MD5: plain("md5", STRING, ("this", TEXT_ONLY)),
+    exp.SHA2: plain("sha2", STRING, ("this", TEXT_ONLY), ("length", NUMBER)),
     exp.JSONExtractScalar: _json,
     exp.Abs: _absolute,
     exp.Round: _round,

@@ -1,4 +1,4 @@
-"""Rewrite `ORDER BY … LIMIT n` as the first n rows of ROW_NUMBER(), before parsing (see `joins.select.ranked`).
+"""Rewrite `ORDER BY … LIMIT n` as the first n rows of ROW_NUMBER(), before parsing (see `ranked`).
 
     SELECT o.id, o.amount FROM o ORDER BY amount DESC LIMIT 10
       SELECT o.id, o.amount FROM o QUALIFY ROW_NUMBER() OVER (ORDER BY o.amount DESC) <= 10
@@ -29,7 +29,11 @@ def _ordered(one: exp.Expr, select: exp.Select) -> exp.Expr:
     copy, node = one.copy(), one.this
     if isinstance(node, exp.Literal) and node.is_int and 0 < int(node.name) <= len(select.expressions):
         copy.set("this", select.expressions[int(node.name) - 1].unalias().copy())
-    elif isinstance(node, exp.Column) and not node.table:
-        named = {item.alias: item.this for item in select.expressions if item.alias}
-        copy.set("this", named.get(node.name, node).copy())
+        return copy
+    named = {item.alias: item.this for item in select.expressions if item.alias}
+    for column in list(copy.find_all(exp.Column)):
+        # within an aggregate, a name is a column of the tables
+        if not column.table and column.name in named and column.find_ancestor(exp.AggFunc) is None:
+            value = named[column.name].copy()
+            column.replace(value if column is copy.this else exp.Paren(this=value))
     return copy

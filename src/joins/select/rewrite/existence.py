@@ -1,11 +1,11 @@
 """Rewrite NOT IN, and EXISTS with an inequality, as conditions on aggregates (part of stage 1).
 
     x NOT IN (SELECT y FROM …)
-      the anti-join of `joins.select.semijoin`, and: the list is empty, or neither x nor a y of it is NULL
+      the anti-join of `joins.select.rewrite.semijoin`, and: the list is empty, or neither x nor a y of it is NULL
     EXISTS (SELECT 1 FROM … WHERE a = o.a AND y <> o.x)
       (SELECT min(y) FROM … WHERE a = o.a) <> o.x OR (SELECT max(y) FROM … WHERE a = o.a) <> o.x
 
-`joins.select.subqueries` then replaces these subqueries."""
+`joins.select.rewrite.subqueries` then replaces these subqueries."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ def _compared(predicate: exp.Exists, outer: frozenset[str], *, negated: bool) ->
     inner = predicate.this.unnest()
     if not isinstance(inner, exp.Select) or inner.args.get("from_") is None or any(map(inner.args.get, _GROUPED)):
         return None
+    if any(any(aggregates_in(one)) for one in inner.expressions):
+        return None  # one row, whatever the WHERE finds
     tables = [inner.args["from_"].this, *(join.this for join in inner.args.get("joins") or ())]
     theirs = outer - {node.alias_or_name for node in tables}
     where = inner.args.get("where")

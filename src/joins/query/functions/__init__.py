@@ -1,0 +1,1 @@
+"""Define the functions that queries may call, and check and compile their arguments."""
