@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("topology", help="the topology's YAML file")
     parser.add_argument("--index", help="the index; optional if there is only one")
-    parser.add_argument("--metrics-port", type=int, default=0, help="serve Prometheus on 127.0.0.1 (0 = not)")
+    parser.add_argument("--metrics-port", type=int, default=0, help="port for /metrics and /health (0: off)")
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:

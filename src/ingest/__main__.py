@@ -18,7 +18,7 @@ def main() -> None:
     )
     parser.add_argument("topology", metavar="TOPOLOGY.yml")
     parser.add_argument("--source", help="source to capture; optional if the topology has only one")
-    parser.add_argument("--metrics-port", type=int, default=0, help="port of 127.0.0.1 for Prometheus metrics (0: off)")
+    parser.add_argument("--metrics-port", type=int, default=0, help="port for /metrics and /health (0: off)")
     parser.add_argument("--gateway", action="append", default=[], help="write through this gateway (host:port)")
     parser.add_argument("--identity", default="agent", help="folder with the agent's ca.pem, cert.pem and key.pem")
     arguments = parser.parse_args()

@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=int,
         action="append",
         default=[],
-        help="serve Prometheus metrics on this port of 127.0.0.1, one per table (0: off)",
+        help="serve /metrics and /health on this port, one per table (0: off)",
     )
     options = parser.parse_args(arguments)
     log_lines("logfmt")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from cdc.model.errors import UsageError
+from cdc.process.file_running import announced, running
 from cdc.process.http_operation import serve_operation
+from cdc.process.metrics_address import VARIABLE, address_to_ask, answers_for, metrics_address
 from cdc.process.verdict import HealthTracker, HealthVerdict
+from tailorbird.operate.status.http_metrics import read_health
+
+OWN_NAME = socket.gethostname()
 
 
 def ask(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
@@ -63,6 +70,46 @@ def test_only_loopback_names_are_answered() -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("listening", "answered", "refused"),
+    [
+        ("0.0.0.0", ["10.1.2.3:9404", "127.0.0.1", "[fd00::1]:9", "localhost", OWN_NAME, f"{OWN_NAME}:1"], ["evil.com"]),
+        ("::1", ["[::1]:7", "localhost"], ["10.1.2.3", OWN_NAME, "evil.example:80"]),
+    ],
+)  # fmt: skip
+def test_beyond_loopback_addresses_and_the_own_name_are_answered(
+    listening: str, answered: list[str], refused: list[str]
+) -> None:
+    """Prometheus and Kubernetes ask for an address. A rebound DNS name is neither an address nor this machine's."""
+    assert [host for host in answered if not answers_for(host, listening)] == []
+    assert [host for host in refused if answers_for(host, listening)] == []
+
+
+def test_the_environment_chooses_the_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every process reads the same variable; `status` asks at an address that reaches the process."""
+    monkeypatch.setenv(VARIABLE, "0.0.0.0")
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    server = serve_operation(0, lambda: (HealthVerdict(status="moving", reason=""), {}), CollectorRegistry())
+    try:
+        assert server.socket.getsockname()[0] == "0.0.0.0"
+        assert ask(server.server_port, "/health", "10.1.2.3:80")[0] == 200
+        assert ask(server.server_port, "/health", "evil.example")[0] == 421
+        with announced("shop", "capture shop", server.server_port):
+            [one] = running("shop")
+        assert read_health(one.port, one.address) == {"status": "moving", "reason": ""}
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [address_to_ask(one) for one in ("10.0.0.5", "::", "fd00::1")] == ["10.0.0.5", "[::1]", "[fd00::1]"]
+
+
+def test_a_name_is_not_an_address() -> None:
+    """The error names the variable and its value."""
+    with pytest.raises(UsageError, match=f"{VARIABLE}: 'metrics.example' is not an IP address"):
+        metrics_address({VARIABLE: "metrics.example"})
+    assert metrics_address({VARIABLE: " "}) == "127.0.0.1"
 
 
 def test_a_process_that_waits_is_unavailable_after_its_timeout() -> None:

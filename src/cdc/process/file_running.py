@@ -20,20 +20,22 @@ from typing import Any, NamedTuple
 from cdc.model.errors import TailorbirdError
 from cdc.process.file_private import create_private, private_folder
 from cdc.process.file_topology import home
+from cdc.process.metrics_address import address_to_ask, metrics_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningPart:
     """A process that has announced itself: its part (`capture shop`), its pid, and the port of `/health` (0: none).
 
-    `began_ms` is its start time. `stopped` are the pids, among it and its children (a join's JVM), that SIGSTOP has
-    paused. `dead`: it was killed before it could remove its file.
+    `address` is the port's address, as in a URL. `began_ms` is its start time. `stopped` are the pids, among it and its
+    children (a join's JVM), that SIGSTOP has paused. `dead`: it was killed before it could remove its file.
     """
 
     part: str
     pid: int
     port: int
     began_ms: int
+    address: str = "127.0.0.1"
     stopped: tuple[int, ...] = ()
     dead: bool = False
 
@@ -49,16 +51,18 @@ class PartEnd:
 
 
 @contextmanager
-def announced(topology: str, part: str, port: int) -> Iterator[None]:
+def announced(topology: str, part: str, port: int, address: str | None = None) -> Iterator[None]:
     """Announce this process as a part of a topology while the block runs, and record an expected error that ends it.
 
-    If the folder is not writable, the process continues and logs a warning, but `status` does not show it.
+    `address`: where a program here reaches the port; None: where metrics are served. If the folder is not writable,
+    the process continues and logs a warning, but `status` does not show it.
     """
     folder = folder_of(topology)
     entry = {
         "part": part,
         "pid": os.getpid(),
         "port": port,
+        "address": address or address_to_ask(metrics_address(os.environ)),
         "began_ms": _now_ms(),
         "ticks": _stat(os.getpid()).ticks,
     }
@@ -84,7 +88,15 @@ def running(topology: str, at: Path | None = None) -> list[RunningPart]:
         dead = one.ticks != entry["ticks"] or one.state in "ZX"
         stopped = () if dead else tuple(pid for pid in _family(entry["pid"]) if _stat(pid).state in "Tt")
         names = ("part", "pid", "port", "began_ms")
-        found.append(RunningPart(**{name: entry[name] for name in names}, stopped=stopped, dead=dead))
+        found.append(
+            RunningPart(
+                **{name: entry[name] for name in names},
+                # processes of the version before do not write it
+                address=entry.get("address", "127.0.0.1"),
+                stopped=stopped,
+                dead=dead,
+            )
+        )
     return sorted(found, key=lambda one: one.began_ms)
 
 

@@ -1,12 +1,13 @@
-"""Serve `/metrics` (Prometheus) and `/health` (200 while data moves, else 503 with the reason) on loopback.
+"""Serve `/metrics` (Prometheus) and `/health` (200 while data moves, else 503 with the reason).
 
-Every process uses this server, with its own health check. It answers only requests for a loopback host name, so that
-another site's page cannot read it through a DNS name that points to this machine.
+Every process uses this server, with its own health check. It listens on loopback, or on the address that
+TAILORBIRD_METRICS_ADDRESS names.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -17,13 +18,13 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 
 from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import UsageError
+from cdc.process.metrics_address import VARIABLE, answers_for, metrics_address
 from cdc.process.tcp_bounded import BoundedListener
 from cdc.process.verdict import HealthVerdict
 
 Judge = Callable[[], tuple[HealthVerdict, dict[str, object]]]
 LIMITS = ConnectionLimits(most=48, idle_each=32, idle=10.0)  # each connection has a thread
 _LONGEST = 16 * 1024  # maximum bytes of a request
-_HOSTS = {"", "127.0.0.1", "localhost", "[::1]"}
 
 
 class _ShortRequest:
@@ -42,10 +43,10 @@ class _ShortRequest:
 
 
 class _Server(ThreadingHTTPServer):
-    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(("127.0.0.1", port), handler, bind_and_activate=False)
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler, bind_and_activate=False)
         self.socket.close()
-        self.socket = self._listener = BoundedListener("operation", ("127.0.0.1", port), LIMITS)
+        self.socket = self._listener = BoundedListener("operation", address, LIMITS)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.socket.getsockname()[:2]
 
@@ -61,17 +62,12 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _name(host: str) -> str:
-    """Return the name in a Host header, without its port."""
-    name, colon, port = host.strip().lower().rpartition(":")
-    return name if colon and port.isdigit() else host.strip().lower()
-
-
 def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGISTRY) -> ThreadingHTTPServer:
     """Serve from daemon threads. `judge` returns the verdict and further fields of `/health`.
 
-    Raises UsageError if the port is taken.
+    Raises UsageError if the port is taken, or if the environment's address is invalid.
     """
+    listening = metrics_address(os.environ)
 
     class Handler(BaseHTTPRequestHandler):
         timeout = LIMITS.idle  # seconds without a byte
@@ -82,8 +78,8 @@ def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGIS
 
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
-            if _name(self.headers.get("Host", "")) not in _HOSTS:
-                self._answer(421, "text/plain", b"ask for 127.0.0.1 or localhost\n")
+            if not answers_for(self.headers.get("Host", ""), listening):
+                self._answer(421, "text/plain", b"ask for the IP address, or for localhost\n")
             elif path == "/metrics":
                 self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
             elif path in ("/health", "/"):
@@ -105,8 +101,9 @@ def serve_operation(port: int, judge: Judge, registry: CollectorRegistry = REGIS
             """Do not log requests."""
 
     try:
-        server = _Server(port, Handler)
+        server = _Server((listening, port), Handler)
     except OSError as error:
-        raise UsageError(f"metrics on port {port}: {error}", "choose another --metrics-port") from error
+        remedy = f"choose another --metrics-port, or correct {VARIABLE}"
+        raise UsageError(f"metrics on {listening}, port {port}: {error}", remedy) from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

@@ -35,6 +35,7 @@ from ingest.records.capture_interfaces import (
     Recovered,
     ServerTables,
 )
+from ingest.records.rewritten import rekeyed
 from ingest.records.snapshots import Snapshots
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
@@ -182,8 +183,8 @@ class Session(CaptureParts):
     ) -> Checkpoint:
         """Apply the server's tables, for a source whose log contains a new schema only before the table's next rows.
 
-        A table that was dropped and created again is re-read. So is one that was missing for a time. The rows of a
-        dropped table are deleted.
+        A table that was dropped and created again is re-read. So is one that was missing for a time, and one whose key
+        was replaced. The rows of a dropped table are deleted.
         """
         known, shown = tables.catalog.tables, seen.catalog.tables
         differing = (name for name in changed_keys(known, shown) if name in shown and known.get(name) != shown[name])
@@ -207,12 +208,14 @@ class Session(CaptureParts):
         for name in gone:
             self._end_rows(tables, repairs, tables.named(".".join(name)), checkpoint.position)
             catalog = catalog.without_table(name)
+        published = {schema.table_id: schema for schema in tables.schemas()}
         change = tables.adopt(catalog, checkpoint.position)
         self.log.extend(self.recorder.history(change.history))
         self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
-        for name in again:
-            table = tables.id_of(name)
-            self.observer.phase("the table was replaced by a new one: it is read again", table=str(table))
+        whys = dict.fromkeys(rekeyed(published, change), "the table's key was replaced: it is read again")
+        whys |= {tables.id_of(name): "the table was replaced by a new one: it is read again" for name in again}
+        for table, why in sorted(whys.items(), key=str):
+            self.observer.phase(why, table=str(table))
             repairs.snapshots.start(table, where=tables.where(table), marker=number)
         return commits.commit(checkpoint, repairs, checkpoint.state.get("signals"))
 

@@ -74,7 +74,7 @@ def dashboard(
     asked = port if host in ("127.0.0.1", "localhost", "0.0.0.0") and not access.secure else 0
     with ExitStack() as reported:
         for one in chosen:
-            reported.enter_context(announced(loaded.name, f"dashboard {one.name}", asked))
+            reported.enter_context(announced(loaded.name, f"dashboard {one.name}", asked, "127.0.0.1"))
         look, explain = _look(loaded, watched), partial(_explained, loaded)
         serve_dashboards(
             boards, host=host, port=port, access=access, look=look, listed=watched.pages(), explain=explain

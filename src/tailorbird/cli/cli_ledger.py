@@ -13,7 +13,7 @@ def ledger(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Exit after reading everything committed so far.")
     ] = False,
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
+    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="At the end: rows by table, as one JSON object.")] = False,
 ) -> None:
     """Maintain digests of all rows in the log, for `verify --stage log`.

@@ -177,11 +177,12 @@ def asked_parts(topology: Topology) -> list[PartStatus]:
     from tailorbird.operate.status.http_metrics import read_health, read_metrics
 
     found = running(topology.name)
-    ports = sorted({one.port for one in found if one.port and not one.stopped})
+    addresses = {one.port: one.address for one in found if one.port and not one.stopped}
+    ports = sorted(addresses)
     with ThreadPoolExecutor(max(1, 2 * len(ports))) as pool:
         health, figures = (
-            pool.map(read_health, ports),
-            pool.map(read_metrics, ports),
+            pool.map(read_health, ports, map(addresses.get, ports)),
+            pool.map(read_metrics, ports, map(addresses.get, ports)),
         )  # unresponsive ports wait in parallel
     return part_statuses(
         topology,

@@ -13,7 +13,7 @@ def capture(
         str | None, typer.Option("--source", help="The source to capture. Optional if there is only one.")
     ] = None,
     metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve Prometheus metrics on this port of 127.0.0.1; 0: off.")
+        int, typer.Option("--metrics-port", help="Serve /metrics and /health on this port; 0: off.")
     ] = 0,
     gateway: Annotated[
         list[str] | None,

@@ -34,7 +34,7 @@ def agent(
     identity: Annotated[str, typer.Option("--identity", help="Folder of the agent's certificates.")] = "agent",
     policy: PolicyOption = "policy.yml",
     metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve metrics and /health on this port of 127.0.0.1; 0: off.")
+        int, typer.Option("--metrics-port", help="Serve /metrics and /health on this port; 0: off.")
     ] = 0,
 ) -> None:
     """Capture the sources that a gateway assigns, within this host's policy.

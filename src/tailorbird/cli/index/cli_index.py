@@ -21,9 +21,7 @@ app = typer.Typer(
 def run(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     name: Annotated[str | None, typer.Option("--index", help="The index. Optional if there is only one.")] = None,
-    metrics_port: Annotated[
-        int, typer.Option(help="Serve /metrics and /health on this port of 127.0.0.1; 0: off.")
-    ] = 0,
+    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
 ) -> None:
     """Index a joined table's changes into Solr until SIGTERM; run `tailorbird apply` first.
 

@@ -17,7 +17,7 @@ def join(
     ] = False,
     metrics_port: Annotated[
         list[int] | None,
-        typer.Option("--metrics-port", help="Serve /metrics and /health on 127.0.0.1, one port per table."),
+        typer.Option("--metrics-port", help="Serve /metrics and /health, one port per table; 0: off."),
     ] = None,
 ) -> None:
     """Keep joined tables in HBase equal to their queries; run `tailorbird apply` first.

@@ -37,7 +37,7 @@ def maxscale(
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", help="PEM file of the certificate's key.")] = None,
     clients: Annotated[int, typer.Option("--clients", min=1, help="Maximum number of connections.")] = 2000,
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port of loopback.")] = 0,
+    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
 ) -> None:
     """Serve captured tables to clients of MaxScale's CDC protocol. Reads only.
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
 import urllib.request
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from cdc.process.metrics_address import address_to_ask, metrics_address
 
-def read_health(port: int) -> dict[str, Any] | None:
-    """Return the JSON of a process's `/health`, for any HTTP status. None if there is no answer within a second."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/health")
+
+def read_health(port: int, address: str | None = None) -> dict[str, Any] | None:
+    """Return the JSON of a process's `/health`, for any HTTP status. None if there is no answer within a second.
+
+    `address` is in the form of a URL; None: that of processes with this environment."""
+    request = urllib.request.Request(f"http://{address or _here()}:{port}/health")
     try:
         with urllib.request.urlopen(request, timeout=1) as answer:
             text = answer.read()
@@ -28,10 +33,10 @@ def read_health(port: int) -> dict[str, Any] | None:
     return reported if isinstance(reported, dict) else None
 
 
-def read_metrics(port: int) -> dict[str, float]:
+def read_metrics(port: int, address: str | None = None) -> dict[str, float]:
     """Return each metric by name, summed over its labels. Empty if the process does not serve metrics yet."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1) as answer:
+        with urllib.request.urlopen(f"http://{address or _here()}:{port}/metrics", timeout=1) as answer:
             text = answer.read().decode()
     except (urllib.error.URLError, TimeoutError, ConnectionError):
         return {}
@@ -40,3 +45,7 @@ def read_metrics(port: int) -> dict[str, float]:
         for sample in family.samples:
             totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
     return totals
+
+
+def _here() -> str:
+    return address_to_ask(metrics_address(os.environ))
