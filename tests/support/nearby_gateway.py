@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from cdc.model.errors import Retriable
 from ingest.fleet.fleet_pb2 import LogCall, LogReply
+from ingest.fleet.wire import MESSAGE
 from ingest.gateway.grpc_session import ServedSource, SessionHandler
 from ingest.gateway.proc_credit import CreditBudget
 from ingest.gateway_client.grpc_channel import SessionChannel
@@ -15,12 +16,17 @@ from ingest.gateway_client.grpc_channel import SessionChannel
 
 @dataclass
 class NearbyGateway:
-    """Implements `gateway_log.SessionChannels`; `refused` lists the requests that its session handlers refused."""
+    """Implements `gateway_log.SessionChannels`; `refused` lists the requests that its session handlers refused.
+
+    `takes_parts`: it accepts checkpoints in parts, unlike the previous release. `sent` are the bytes of each message.
+    """
 
     source: ServedSource
     refused: list[str] = field(default_factory=list)
     budget: CreditBudget = field(default_factory=CreditBudget)
     desks: list[threading.Thread] = field(default_factory=list)
+    takes_parts: bool = True
+    sent: list[int] = field(default_factory=list)
 
     def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
         """See `gateway_log.SessionChannels`."""
@@ -31,11 +37,14 @@ class NearbyGateway:
         )  # fmt: skip
 
         def send(call: LogCall) -> None:
+            self.sent.append(call.ByteSize())
+            assert call.ByteSize() < MESSAGE, "gRPC refuses it"
             if why := session_handler.put(LogCall.FromString(call.SerializeToString())):  # as a stream does
                 session_handler.put(None)
                 channel.end(Retriable(why))
 
         channel = SessionChannel(number, send, unasked)
+        channel.takes_parts = self.takes_parts
         self.desks.append(threading.Thread(target=session_handler.run, name=f"session {source}"))
         self.desks[-1].start()
         return channel

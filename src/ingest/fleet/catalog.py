@@ -4,7 +4,7 @@ report."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -12,6 +12,7 @@ import orjson
 from ingest.fleet.frames import unzipped, zipped
 
 _UNPACKED = 12 * 1024 * 1024  # bytes of one database's catalog: the topic accepts records of 16 MiB
+_AROUND = 2048  # bytes of a catalog besides its tables: its name may have 64 characters of any kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +26,21 @@ class TableSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSeen:
-    """One database of a connection, as its agent reports it."""
+    """One database of a connection, as its agent reports it. `omitted` says what of it is too large to be reported."""
 
     agent: str
     connection: str
     database: str
     tables: tuple[TableSeen, ...]
+    omitted: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form for messages and the topic; inverse of `database_of`."""
         tables = [
             {"name": one.name, "rows": one.rows, "columns": [list(c) for c in one.columns]} for one in self.tables
         ]
-        return {"database": self.database, "tables": tables}
+        found = {"database": self.database, "tables": tables}
+        return {**found, "omitted": self.omitted} if self.omitted else found
 
 
 def database_of(value: Mapping[str, Any], agent: str, connection: str) -> DatabaseSeen:
@@ -50,12 +53,37 @@ def database_of(value: Mapping[str, Any], agent: str, connection: str) -> Databa
         tables.append(TableSeen(name=name, rows=rows, columns=tuple((str(n), str(t)) for n, t in one["columns"])))
     if not isinstance(value["database"], str):
         raise ValueError("a database's name must be a string")
-    return DatabaseSeen(agent=agent, connection=connection, database=value["database"], tables=tuple(tables))
+    omitted = value.get("omitted", "")
+    if not isinstance(omitted, str):
+        raise ValueError("what is omitted must be a string")
+    return DatabaseSeen(
+        agent=agent, connection=connection, database=value["database"], tables=tuple(tables), omitted=omitted[:200]
+    )  # fmt: skip
+
+
+def fitting(seen: DatabaseSeen, most: int = _UNPACKED) -> DatabaseSeen:
+    """Return the catalog of a database so that it has at most `most` bytes: without the columns of its tables, and if
+    that is not enough, without its last tables. `omitted` then says so."""
+    if len(orjson.dumps(seen.to_json())) <= most:
+        return seen
+    bare = tuple(replace(table, columns=()) for table in seen.tables)
+    sizes = [len(orjson.dumps({"name": table.name, "rows": table.rows, "columns": []})) + 1 for table in bare]
+    left, kept = most - _AROUND, 0
+    while kept < len(bare) and sizes[kept] <= left:
+        left -= sizes[kept]
+        kept += 1
+    what = f"the catalog is larger than {most} bytes: the columns of its tables are not listed"
+    if kept < len(bare):
+        what += f", and {len(bare) - kept} of {len(bare)} tables"
+    return replace(seen, tables=bare[:kept], omitted=what)
 
 
 def packed(seen: DatabaseSeen) -> bytes:
-    """Return the catalog of a database as compressed bytes, which the agent then sends in parts."""
-    return zipped(orjson.dumps(seen.to_json()))
+    """Return the catalog of a database as compressed bytes, which the agent then sends in parts.
+
+    What does not fit is omitted (`fitting`): a catalog that is too large would be refused as a whole.
+    """
+    return zipped(orjson.dumps(fitting(seen).to_json()))
 
 
 def unpacked(content: bytes, agent: str, connection: str) -> DatabaseSeen:

@@ -258,12 +258,16 @@ class Records(_message.Message):
     def __init__(self, frames: _Optional[bytes] = ..., size: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("records", "checkpoint")
+    __slots__ = ("records", "checkpoint", "more", "changes")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     records: int
     checkpoint: bytes
-    def __init__(self, records: _Optional[int] = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
+    more: bool
+    changes: bool
+    def __init__(self, records: _Optional[int] = ..., checkpoint: _Optional[bytes] = ..., more: _Optional[bool] = ..., changes: _Optional[bool] = ...) -> None: ...
 
 class Signals(_message.Message):
     __slots__ = ("start",)

@@ -29,6 +29,7 @@ from ingest.fleet.fleet_pb2 import (
 )
 
 TYPED = "types"  # the feature of a peer that sets the type of every message
+PARTS = "checkpoint-parts"  # the feature of a gateway that accepts checkpoints in parts, and changes of checkpoints
 _MYSQL = frozenset({"mysql", "mariadb"})
 # plugins of an agent: the types of connections that each captures, and those whose catalog it reads
 CAPTURES: Mapping[int, frozenset[str]] = {Control_MySQLBinlog: _MYSQL}

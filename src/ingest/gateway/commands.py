@@ -148,7 +148,7 @@ class FleetCommands:
                     {
                         "agent": name, "connection": connection, "database": database, "table": table.name,
                         "rows": table.rows, "columns": [list(column) for column in table.columns],
-                        "captured": by[0] if by else None,
+                        "captured": by[0] if by else None, **({"omitted": seen.omitted} if seen.omitted else {}),
                     }
                 )  # fmt: skip
         return found

@@ -288,6 +288,8 @@ class Coordinator:
                 self._refused(connected.agent_connection, "map", f"invalid catalog: {error!r}"[:200])
             else:
                 self._topic.send(map_record(seen))
+                if seen.omitted:
+                    self._refused(connected.agent_connection, "map", f"{part.database[:80]!r}: {seen.omitted}")
 
     def _partly_received(self) -> int:
         return sum(len(part) for connected in self._connections.values() for part in connected.parts.values())

@@ -15,12 +15,14 @@ from typing import Any, NoReturn, Protocol
 import structlog
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.model.event import Position
 from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_json
-from ingest.fleet.fleet_pb2 import Found, FoundRecord, LogCall, LogReply, SearchEnd
+from ingest.fleet.fleet_pb2 import Commit, Found, FoundRecord, LogCall, LogReply, SearchEnd
 from ingest.fleet.frames import PIECE, SAME, FrameReader, unzipped
 from ingest.fleet.permits import Permits
 from ingest.gateway.proc_credit import ChannelCredit, CreditBudget
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
+from ingest.records.checkpoint_changes import changed_checkpoint
 from ingest.records.findings import Search
 
 Reply = Callable[[LogReply], None]  # sends a reply; raises Retriable if the agent has disconnected
@@ -31,7 +33,9 @@ _CALLS, _CALLED = 1024, 4 * 1024 * 1024
 _ZIPPED = 1024  # bytes
 TIMEOUT, _POLL = 30.0, 0.05  # seconds
 _SEARCHES = 64  # at a time
+LONGEST_CHECKPOINT = 8 * 1024 * 1024  # bytes
 _LOOK = "see the gateway's log"
+_NOTHING = Checkpoint(position=Position(file="", pos=0, gtid_set="", sequence=0), snapshot="done", ts_ms=0)
 
 _lines = structlog.get_logger()
 
@@ -87,6 +91,7 @@ class SessionHandler:
         # bytes of queued calls without records: added by one thread, removed by another
         self._received, self._done = 0, 0
         self._frames = FrameReader()
+        self._checkpoint, self._committed = bytearray(), _NOTHING  # parts of the next one; the session's last one
         self._log: SessionLog | None = None
         self._signals: SignalValues | None = None
         self._searches: dict[int, Relay] = {}
@@ -180,6 +185,9 @@ class SessionHandler:
     def _work(self, call: LogCall, what: str | None, log: SessionLog) -> None:
         if what == "records":
             self._take(call.records.frames, call.records.size, log)
+        elif what == "commit" and call.commit.more:
+            self._add_part(call.commit.checkpoint)
+            self._answer(call, None)
         elif what == "commit":
             if call.commit.records != self._frames.records or not self._frames.complete:
                 mismatch = f"{call.commit.records} records were sent, {self._frames.records} have arrived"
@@ -187,7 +195,9 @@ class SessionHandler:
                     mismatch += ", and one is incomplete"
                 self._refused(mismatch)
                 raise Retriable(f"{mismatch}: the session starts again")
-            log.commit(self._checkpoint(call.commit.checkpoint))
+            checkpoint = self._whole(call.commit)
+            log.commit(checkpoint)
+            self._committed = checkpoint
             self._credit.delivered(self._frames.records)
             self._credit.commit()
             self.uncommitted = False
@@ -203,7 +213,8 @@ class SessionHandler:
             if not self._source.permits.topic(call.ensure_topic):
                 self._refuse(f"topic {call.ensure_topic}")
             log.ensure_topic(call.ensure_topic)
-            self._answer(call, None)
+            if call.call:  # an agent of the previous release waits
+                self._answer(call, None)
         elif what == "search":
             self._search(call, log)
         elif what == "abort":
@@ -211,6 +222,7 @@ class SessionHandler:
             self.uncommitted = False
             self._credit.dropped()
             self._frames = FrameReader()
+            self._checkpoint.clear()
         else:
             raise ProtocolViolation(f"this gateway does not know the call {what}", "update the gateway")
 
@@ -242,9 +254,20 @@ class SessionHandler:
             if time.monotonic() > deadline:
                 raise Retriable("Kafka accepts no records")
 
-    def _checkpoint(self, content: bytes) -> Checkpoint:
+    def _add_part(self, part: bytes) -> None:
+        """Add a part to the checkpoint of the next commit."""
+        if len(self._checkpoint) + len(part) > LONGEST_CHECKPOINT:
+            what = f"a checkpoint has more than {LONGEST_CHECKPOINT} bytes"
+            raise ProtocolViolation(what, "capture fewer tables per source")
+        self._checkpoint += part
+
+    def _whole(self, commit: Commit) -> Checkpoint:
+        """Return the checkpoint of a commit, with what other messages contained of it."""
+        self._add_part(commit.checkpoint)
+        content = bytes(self._checkpoint)
+        self._checkpoint.clear()
         try:
-            return checkpoint_of(content)
+            return changed_checkpoint(self._committed, content) if commit.changes else checkpoint_of(content)
         except (LookupError, TypeError, ValueError) as error:
             raise ProtocolViolation(f"a commit has an invalid position: {error!r}"[:300], SAME) from error
 

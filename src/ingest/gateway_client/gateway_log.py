@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from cdc.model.errors import Fatal, TailorbirdError
+from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.model.history import Record as HistoryRecord
 from ingest.capture.signals import Signal, signal_of
 from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
@@ -21,9 +21,11 @@ from ingest.fleet.fleet_pb2 import Search as SearchCall
 from ingest.fleet.frames import LONGEST, SAME, FrameWriter, zipped
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
+from ingest.records.checkpoint_changes import changes_bytes, split
 from ingest.records.findings import Search
 
 _EMPTY = Empty()
+_PART = 512 * 1024  # bytes of a checkpoint in one message
 
 
 class SessionChannels(Protocol):
@@ -47,6 +49,7 @@ class GatewayLog:
         self._parts: dict[int, bytearray] = {}  # parts of a long record that have arrived, by search
         self._asked = 0
         self._ensured = set[str]()
+        self._committed: Checkpoint | None = None  # this session's last one
         self._signals: int | None = None
         self._closed = False
 
@@ -55,9 +58,10 @@ class GatewayLog:
         return recovered_of(self._channel.ask(recover=_EMPTY))
 
     def ensure_topic(self, name: str) -> None:
-        """Create the topic of a table's changes if it does not exist. Raises Fatal if the source may not use it."""
+        """Implements `OpenLog.ensure_topic`. Does not wait; if the source may not use the topic, a later call raises
+        Fatal."""
         if name not in self._ensured:
-            self._channel.ask(ensure_topic=name)
+            self._channel.report(ensure_topic=name)
             self._ensured.add(name)
 
     def append(self, record: Record) -> None:
@@ -73,11 +77,23 @@ class GatewayLog:
             raise Fatal(f"a gateway does not accept a record with {error}") from error
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """Implements `ChangeLog.commit`."""
+        """Implements `ChangeLog.commit`. A checkpoint that does not fit into one message is sent in parts. After the
+        session's first commit, only what changed is sent."""
         self._flush()
-        content = checkpoint_bytes(checkpoint, self._source)
-        self._channel.ask(commit=Commit(records=self._frames.records, checkpoint=content))
-        self._channel.uncommitted = False
+        known = self._committed if self._channel.takes_parts else None
+        if known is None:
+            content = checkpoint_bytes(checkpoint, self._source)
+        else:
+            content = changes_bytes(known, checkpoint, self._source)
+        *parts, last = split(content, _PART)
+        if parts and not self._channel.takes_parts:
+            what = f"the gateway does not accept a checkpoint of {len(content)} bytes"
+            raise Retriable(what, "update the gateway: this version sends it in parts", retry_after=30.0)
+        for part in parts:
+            self._channel.ask(commit=Commit(checkpoint=part, more=True))
+        changes = known is not None
+        self._channel.ask(commit=Commit(records=self._frames.records, checkpoint=last, changes=changes))
+        self._channel.uncommitted, self._committed = False, checkpoint
 
     def kept(self) -> list[Mapping[str, Any]]:
         """Return all committed records of this source in the quarantine topic, in order. Implements `ChangeLog`."""

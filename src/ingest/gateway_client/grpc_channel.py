@@ -47,6 +47,7 @@ class SessionChannel:
         self._failures: dict[int, TailorbirdError] = {}
         self._over: TailorbirdError | None = None
         self.uncommitted = False  # records were sent since the last commit
+        self.takes_parts = False  # the gateway accepts checkpoints in parts
 
     def report(self, **what: Any) -> None:
         """Send a call that has no answer. Raises the error that ended the channel, if any."""

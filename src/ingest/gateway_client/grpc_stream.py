@@ -21,7 +21,7 @@ import grpc
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest, Unsupported
-from ingest.fleet.request_types import TYPED, plugin_key, type_name, typed
+from ingest.fleet.request_types import PARTS, TYPED, plugin_key, type_name, typed
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 from ingest.gateway_client.grpc_channel import MOST_BYTES, SessionChannel
 
@@ -100,6 +100,7 @@ class GrpcStream:
         self._channels: dict[int, SessionChannel] = {}
         self._numbers = itertools.count(1)
         self._greeted = threading.Event()
+        self._takes_parts = False  # the gateway accepts checkpoints in parts
         self._former = True  # the gateway is of the previous release, which does not set every type
         self._ended: Retriable | None = None
         self._channel = grpc.secure_channel(address, credentials.channel(), options=AGENT_OPTIONS)
@@ -136,6 +137,7 @@ class GrpcStream:
             next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked,
             self._answer_bytes,
         )  # fmt: skip
+        session_channel.takes_parts = self._takes_parts
         self._channels[session_channel.number] = session_channel
         if self._ended is not None:
             session_channel.end(self._ended)
@@ -206,6 +208,7 @@ class GrpcStream:
             return
         if what == "hello":
             self._former = TYPED not in reply.hello.features
+            self._takes_parts = PARTS in reply.hello.features
             if reply.hello.protocol != PROTOCOL:
                 self._end(Retriable(f"the gateway uses protocol {reply.hello.protocol}", "update the agent"))
             self._greeted.set()

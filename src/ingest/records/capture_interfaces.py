@@ -206,7 +206,7 @@ class OpenLog(ChangeLog, Protocol):
     """A ChangeLog that also creates topics, and that its owner closes after the session."""
 
     def ensure_topic(self, name: str) -> None:
-        """Create the topic of a table's changes if it does not exist."""
+        """Announce the topic of a table's changes. It exists when a record of it is committed, or earlier."""
 
     def close(self) -> None:
         """Discard uncommitted records and drop the connections. Safe to call at any time."""

@@ -73,7 +73,7 @@ def test_a_type_is_kept_if_it_is_possible() -> None:
     assert typed(StreamRequest(type=Control_Map, unsupported=Unsupported(type=Control_Map))).type == Control_Map
     assert typed(StreamRequest(type=Control_Map, log_call=LogCall())).type == Data_Log
     assert typed(StreamRequest(type=Control_Map)).type == Control_Map
-    assert list(hello("1").hello.features) == ["types"]
+    assert list(hello("1").hello.features) == ["types", "checkpoint-parts"]
 
 
 def test_a_plugin_captures_its_own_kind() -> None:

@@ -49,7 +49,8 @@ def show_map(
         rows = "?" if one["rows"] is None else f"{one['rows']:,}"
         captured = f"captured by {one['captured']}" if one["captured"] else "not captured"
         place = f"{one['agent']} {one['connection']} {one['database']}.{one['table']}"
-        report(one, as_json, f"{place}: about {rows} rows, {len(one['columns'])} columns, {captured}")
+        omitted = f" ({one['omitted']})" if one.get("omitted") else ""
+        report(one, as_json, f"{place}: about {rows} rows, {len(one['columns'])} columns{omitted}, {captured}")
         for name, kind in one["columns"] if columns and not as_json else ():
             typer.echo(one_line(f"  {name} {kind}"))
 
