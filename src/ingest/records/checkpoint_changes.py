@@ -26,7 +26,7 @@ def changes_bytes(before: Checkpoint, after: Checkpoint, source: str) -> bytes:
         keys = changed_keys(old, new)
         put = {key: new[key] for key in keys if key in new and old.get(key) != new[key]}
         gone = [key for key in keys if key not in new]
-        if put or gone:
+        if name in after.state:
             changes[name] = {"put": put, "gone": gone}
     state = {name: value for name, value in after.state.items() if name not in MAPS}
     return checkpoint_value(replace(after, state={**state, _CHANGES: changes}), source, {})
@@ -38,9 +38,8 @@ def changed_checkpoint(before: Checkpoint, content: bytes) -> Checkpoint:
     after = read_checkpoint(content)[0]
     state = dict(after.state)
     changes: Mapping[str, Any] = state.pop(_CHANGES)
-    for name in MAPS:
+    for name, change in changes.items():
         found = as_map(before.state.get(name, {}))
-        change = changes.get(name, {"put": {}, "gone": ()})
         for key in change["gone"]:
             found = found.without(key)
         state[name] = found.updated(change["put"])

@@ -62,6 +62,9 @@ def test_a_checkpoint_of_many_tables_is_sent_in_parts_once() -> None:
     log.commit(second)
     assert plain(committed(gateway)) == plain(second)
     assert sum(gateway.sent) < 1000
+    log.commit(AT)
+    assert committed(gateway) == AT  # all snapshots are complete
+    log.commit(second)
     log.close()
     again = GatewayLog(gateway, "s")
     assert plain(again.recover().checkpoint) == plain(second)
