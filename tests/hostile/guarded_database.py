@@ -15,8 +15,8 @@ import orjson
 import pymysql
 
 from cdc.model.errors import UsageError
+from ingest.agent.catalogs import seen
 from ingest.agent.grpc_agent import FleetAgent
-from ingest.agent.mysql_catalog import seen
 from ingest.agent.policy import Policy
 from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import captured

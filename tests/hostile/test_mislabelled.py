@@ -36,8 +36,7 @@ from tests.ingest.agent.test_policy import policy
 
 pytestmark = pytest.mark.timeout(60)
 OTHERS = (
-    Control_MySQLClient, Control_Syslog, Control_PgSQLClient, Control_PgSQLWal, Control_PgSQLLogDec, Control_Kafka,
-    Control_MSSQLClient,
+    Control_MySQLClient, Control_Syslog, Control_PgSQLClient, Control_PgSQLWal, Control_Kafka, Control_MSSQLClient,
 )  # fmt: skip
 
 
@@ -54,6 +53,9 @@ def test_an_assignment_for_another_plugin_is_refused(gateway: HostileGateway, fo
             lies = gateway.assign(f"s{key}", SPEC, key=key)
             assert wait_until(lambda: lies.failed, 30)  # noqa: B023
             assert f"this agent has no plugin {RequestType.Name(key)} ({key})" in reason(lies)
+        lies = gateway.assign("other", SPEC, key=Control_PgSQLLogDec)
+        assert wait_until(lambda: lies.failed, 30)
+        assert "plugin Control_PgSQLLogDec (15) cannot capture a connection of type mysql" in reason(lies)
         right = gateway.assign("right", SPEC, key=Control_MySQLBinlog)
         assert wait_until(lambda: any(report.progress == APPLIED for report in list(right.reports)), 30)
         assert [name for name, report in agent.reports.items() if report.progress == APPLIED] == ["right"]

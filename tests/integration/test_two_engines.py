@@ -15,6 +15,7 @@ import pytest
 
 from cdc.process.file_topology import load_topology
 from tailorbird.cli.change.cli_apply import provision
+from tailorbird.cli.cli_demo_fleet import DemoFleet
 from tailorbird.cli.cli_demo_steps import traffic
 from tailorbird.cli.cli_demo_verdict import Comparison, verdicts
 from tailorbird.devtools.demo.pg_two_engines import TwoEngineShop, crm_of, engine_of
@@ -30,6 +31,7 @@ from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(900)]
+AGENTS = ("agent catalog", "gateway", "agent shop")
 FILE = Path(__file__).parents[2] / "topologies" / "two-engines.yml"
 
 
@@ -61,12 +63,15 @@ def live_traffic(shop: TwoEngineShop, generator: Shop) -> Iterator[Callable[[int
         writer.join()
 
 
+@pytest.mark.parametrize("agents", [False, True], ids=["captures", "agents"])
 def test_two_engines_and_a_topic_make_one_table(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, agents: bool,
 ) -> None:  # fmt: skip
     """MySQL, PostgreSQL and Debezium's topic are joined and indexed under live traffic, while captures, the join and
-    Debezium itself are killed. HBase and Solr equal the databases' answer to the same query.
+    Debezium itself are killed, and then PostgreSQL. HBase and Solr equal the databases' answer to the same query.
+
+    With agents, a gateway and an agent for each database replace two of the captures, and are killed.
     """
     name, file = unique("engines"), tmp_path / "two.yml"
     monkeypatch.setenv("TAILORBIRD_PORT_POSTGRES", str(postgres_server.port))
@@ -89,13 +94,16 @@ def test_two_engines_and_a_topic_make_one_table(
     shop.load(generator.catalogue(customers=300, products=150, orders=3000, now_ms=int(time.time() * 1000)), _none)
     list(provision(topology))
     try:
-        with Pipeline(topology, home=tmp_path) as pipeline:
+        fleet = DemoFleet(topology, tmp_path) if agents else None
+        with Pipeline(topology, home=tmp_path, captures=fleet.parts() if fleet else ()) as pipeline:
             debezium.start()
             with live_traffic(shop, generator) as more:
                 pipeline.start()
+                if fleet:
+                    fleet.command()
                 wait_for(lambda: _shown(topology) > 0, "nothing is joined", 300)
                 more(200)
-                for part in ("capture catalog", "capture crm", "join orders_wide"):
+                for part in (*(AGENTS if agents else ("capture catalog",)), "capture crm", "join orders_wide"):
                     pipeline.kill(part)
                     more(60)
                     pipeline.start_part(part)
@@ -103,6 +111,13 @@ def test_two_engines_and_a_topic_make_one_table(
                 debezium.kill()
                 more(100)
                 debezium.start()
+                more(200)
+            shop.close()
+            postgres_server.kill()
+            time.sleep(2.0)
+            postgres_server.start()
+            shop = TwoEngineShop(topology, crm, LOAD_LOGIN, debezium)
+            with live_traffic(shop, generator) as more:
                 more(200)
             found: dict[str, Comparison] = {}
 

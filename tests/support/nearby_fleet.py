@@ -83,6 +83,7 @@ class NearbyConnection:
     agent: FleetIdentity
     holds: dict[str, tuple[int, int]] = field(default_factory=dict)
     specs: dict[str, bytes] = field(default_factory=dict)
+    keys: dict[str, int] = field(default_factory=dict)  # the type of each assignment
     why: dict[str, str] = field(default_factory=dict)
     ended: str = ""
     full: bool = False
@@ -91,6 +92,7 @@ class NearbyConnection:
         if request.HasField("assign"):
             reported = request.assign
             self.holds[reported.source], self.specs[reported.source] = (reported.epoch, reported.version), reported.spec
+            self.keys[reported.source] = request.type
         else:
             source = request.withdraw.source
             self.why[source] = request.withdraw.why

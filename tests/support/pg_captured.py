@@ -16,7 +16,7 @@ from cdc.model.errors import Retriable
 from cdc.model.naming import TRUNCATE_KEY, change_topic, history_topic, schemas_topic
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
-from cdc.topology.topology import Topology
+from cdc.topology.topology import Source, Topology
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
@@ -74,6 +74,11 @@ class PgCaptured:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
+    @property
+    def source(self) -> Source:
+        """Return the source that sessions capture."""
+        return self.topology.sources["shop"]
+
     def sql(self, *statements: str, values: Any = None) -> list[tuple[Any, ...]]:
         """Run statements as the owner, each in its own transaction; return the rows of the last one."""
         rows: list[tuple[Any, ...]] = []
@@ -90,7 +95,7 @@ class PgCaptured:
         """Run sessions one after another, as `ingest.run_capture.capture` does; `dies_at` is a commit."""
         self._stop.clear()
         self.failed = None
-        source = self.topology.sources["shop"]
+        source = self.source
 
         def run() -> None:
             while not self._stop.is_set():
@@ -99,7 +104,7 @@ class PgCaptured:
                     recorder=Recorder(self.name, source.type, unrepresentable=source.unrepresentable),
                     tables=tables_of(source), mode=source.snapshot_mode,
                     clock=time.time, stopped=self._stop.is_set, observer=self.phases, cascades="ignore",
-                    limits=limits or Limits(), position_lost=source.position_lost,
+                    limits=limits or Limits(), position_lost=source.position_lost, dumps=source.dumps,
                 )  # fmt: skip
                 try:
                     session.run()

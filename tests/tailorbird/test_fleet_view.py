@@ -116,6 +116,8 @@ def test_the_first_table_of_a_connection_makes_a_source() -> None:
     assert source_for(table, []) is None
     name, spec = new_source(table, [])
     assert (name, spec["tables"], spec["agents"]) == ("shop_db", {"d.t": {}}, ["paris"])
+    assert "type" not in spec
+    assert new_source(tables_of([seen(type="postgresql")], [])[0], [])[1]["type"] == "postgresql"
     other: list[SourceLine] = sources_of([source("shop_db", agents=["lyon"], connection="shop-db")], NOW)
     assert source_for(table, other) is None, "another agent's"
     assert new_source(table, other)[0] == "shop_db_2"

@@ -74,6 +74,22 @@ def test_what_the_file_says_is_what_agents_shall_capture(tmp_path: Path) -> None
     assert len(session_handler.topic.state.desired["shop"]) == 5
 
 
+def test_a_source_of_postgresql_keeps_its_type(tmp_path: Path) -> None:
+    """Slot and publication have the names that derive from topology and source."""
+    session_handler = SessionHandler()
+    text = TEXT.replace("type: mysql", "type: postgresql, dbname: b", 1).replace(" server_id: 7,", "", 1)
+    text = text.replace("labels: {site: paris}", "names: [a]")
+    made = topology(tmp_path, text)
+    assert [one.done for one in applied(session_handler, made)] == ["made"]
+    assert [one.done for one in applied(session_handler, made)] == ["kept"]
+    spec = session_handler.spec("shop")
+    assert spec is not None
+    assert spec.keys == {"type": "postgresql", "database": "d", "tables": {"orders": {"mask": {"mail": "redact"}}}}
+    for key in ("slot_name", "publication_name"):
+        with pytest.raises(TopologyError, match=f"{key} of a source that agents capture"):
+            topology(tmp_path, text.replace("dbname: b", f"dbname: b, {key}: mine"))
+
+
 def test_no_process_during_the_topology_captures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents and a capture of `run` would take the source from each other forever."""
     made = topology(tmp_path)

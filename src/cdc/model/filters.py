@@ -31,7 +31,8 @@ class TableRule:
     `message_key_columns` are the columns of the record key, in place of the primary key. `append_only`: the application
     only inserts rows. A row arrives at most `watermark` seconds later than others with similar times (joins by time,
     docs/queries.md). Capture ignores both. Column names match in any case, as in MySQL: `Mail` hides `mail`. With
-    `exact_case` they match exactly (PostgreSQL). With `by_name`, rows are decoded only if the log names their columns.
+    `exact_case` they match exactly (PostgreSQL); with `hides_any_case`, too, except for `ignored_columns` and `masks`.
+    With `by_name`, rows are decoded only if the log names their columns.
     `keeps_table`: an empty list of ignored columns is given, which keeps the whole table under the policy `accept`.
     """
 
@@ -43,6 +44,7 @@ class TableRule:
     append_only: bool = False
     watermark: float = 0.0
     exact_case: bool = False
+    hides_any_case: bool = False
     by_name: bool = False
     keeps_table: bool = False
 
@@ -59,7 +61,8 @@ class TableRule:
             return True
         if name == _PRIMARY_KEY and not self.exact_case and (self.ignored_columns or self.masks):
             return True
-        return name in map(same, self.ignored_columns)
+        hidden = self._same_hidden
+        return hidden(column) in map(hidden, self.ignored_columns)
 
     def hides(self, column: str) -> bool:
         """Return whether a column of the table is not captured, or masked."""
@@ -67,13 +70,18 @@ class TableRule:
 
     def mask_of(self, column: str) -> str | None:
         """Return the mask of a column; None if it is not masked."""
-        same, name = self._same, self._same(column)
+        same, name = self._same_hidden, self._same_hidden(column)
         return next((text for masked, text in self.masks.items() if same(masked) == name), None)
 
     @property
     def _same(self) -> Callable[[str], str]:
         """Return the function that normalizes a column name: equal results mean the same column."""
         return str if self.exact_case else fold_identifier
+
+    @property
+    def _same_hidden(self) -> Callable[[str], str]:
+        """Return the same for names of columns to ignore or mask."""
+        return fold_identifier if self.hides_any_case else self._same
 
 
 def is_captured(

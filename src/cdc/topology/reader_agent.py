@@ -14,7 +14,11 @@ def read_agent(s: Section, *, logged: bool) -> AgentChoice | None:
     `logged`: the source's log can be read, so that an agent can capture it.
     """
     if "agent" in s.pairs and not logged:
-        s.pairs["agent"].fail("an agent", "a source of MySQL or MariaDB whose log is read: agents support no other")
+        what = "a source of MySQL, MariaDB or PostgreSQL whose log is read: agents support no other"
+        s.pairs["agent"].fail("an agent", what)
+    for key in ("slot_name", "publication_name"):
+        if "agent" in s.pairs and key in s.pairs:
+            s.pairs[key].fail(f"{key} of a source that agents capture", "leave it out: agents use the default name")
     return s.take("agent", _choice, None)
 
 

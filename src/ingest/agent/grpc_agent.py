@@ -38,7 +38,7 @@ from ingest.fleet.fleet_pb2 import (
     StreamRequest,
 )
 from ingest.fleet.reported import effective_hash
-from ingest.fleet.request_types import no_capture_reason
+from ingest.fleet.request_types import catalog_key, no_capture_reason
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.gateway_client.grpc_stream import GrpcStream
 
@@ -362,19 +362,19 @@ class FleetAgent:
         for local in self._policy.connections.values():
             try:
                 for seen in self._catalog_seen(local, self._name):
-                    self._report_map(stream, local.alias, seen)
+                    self._report_map(stream, local, seen)
             except TailorbirdError as error:
                 log.warning("cannot read the catalog", connection=local.alias, why=str(error))
             except Exception:  # log it only: capture continues, and the next turn tries again
                 log.exception("cannot read the catalog", connection=local.alias)
 
-    def _report_map(self, stream: GrpcStream, alias: str, seen: DatabaseSeen) -> None:
+    def _report_map(self, stream: GrpcStream, local: LocalConnection, seen: DatabaseSeen) -> None:
         """Send the catalog of a database if it changed since the last time."""
-        content, place = packed(seen), (alias, seen.database)
+        content, place = packed(seen), (local.alias, seen.database)
         if self._mapped.get(place) == content:
             return
         for at in range(0, len(content), _PIECE):
-            part = MapPart(connection=alias, database=seen.database, content=content[at : at + _PIECE])
+            part = MapPart(connection=local.alias, database=seen.database, content=content[at : at + _PIECE])
             part.last = at + _PIECE >= len(content)
-            stream.report(StreamRequest(map_part=part))
+            stream.report(StreamRequest(type=catalog_key(local.type), map_part=part))
         self._mapped[place] = content

@@ -24,7 +24,7 @@ def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
 
     Raises Retriable if the server is unavailable, UsageError if it refuses the login.
     """
-    source = source_to_query(local)
+    source = local.source()
     with connected(source) as connection:
         for database in local.databases:
             tables, columns = _read(connection, source, database)
@@ -37,7 +37,7 @@ def databases_of(local: LocalConnection) -> Iterator[ServerDatabase]:
 
     They are for the owner of the host only. Raises Retriable and UsageError as `seen`.
     """
-    source = source_to_query(local)
+    source = local.source()
     with connected(source) as connection:
         with translated(source, "read the server's variables"):
             found = query(connection, _METADATA)
@@ -76,12 +76,3 @@ def _tables(
                 if allowed.shows(column)
             )
             yield TableSeen(name=str(name), rows=None if rows is None else int(str(rows)), columns=shown)
-
-
-def source_to_query(local: LocalConnection) -> Source:
-    """Return a connection as a Source without tables, for queries only."""
-    return Source(
-        name=local.alias, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
-        password=local.password, database=next(iter(local.databases)), tables=(), server_id=0, snapshot_mode="never",
-        tls=local.tls,
-    )  # fmt: skip

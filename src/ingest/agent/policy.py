@@ -20,18 +20,26 @@ from cdc.model.schema import TableId
 from cdc.model.tls import Tls
 from cdc.topology.topology import Source
 from ingest.fleet.desired import SourceSpec
+from ingest.fleet.request_types import capture_key
 
+ServerType = Literal["mysql", "mariadb", "postgresql"]
+Condition = Callable[..., str]
 _CACHED = 50_000  # rules of tables
 POLICY = "the owner of the host allows it in the agent's policy file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePolicy:
-    """Policy of one table: the columns that may leave the host (None: all but `ignored`), and masks by column."""
+    """Policy of one table: the columns that may leave the host (None: all but `ignored`), and masks by column.
+
+    Names match in any case, as in MySQL. With `exact_case`, as in PostgreSQL, those in `columns` match exactly; ignored
+    and masked ones still match in any case, so that no spelling reveals a column.
+    """
 
     columns: tuple[str, ...] | None = None
     ignored: tuple[str, ...] = ()
     masks: Mapping[str, str] = field(default_factory=dict)
+    exact_case: bool = False
 
     @property
     def hides(self) -> bool:
@@ -39,11 +47,12 @@ class TablePolicy:
         return self.columns is not None or bool(self.ignored or self.masks)
 
     def shows(self, column: str) -> bool:
-        """Return whether a column may leave the host, masked or not. Column names are case-insensitive."""
-        low = fold_identifier(column)
-        if low == "_rowid" and self.hides:  # MySQL's second name for the column of an integer key
+        """Return whether a column may leave the host, masked or not."""
+        low, same = fold_identifier(column), str if self.exact_case else fold_identifier
+        # MySQL's second name for the column of an integer key
+        if low == "_rowid" and self.hides and not self.exact_case:
             return False
-        if self.columns is not None and low not in {fold_identifier(name) for name in self.columns}:
+        if self.columns is not None and same(column) not in map(same, self.columns):
             return False
         return low not in {fold_identifier(name) for name in self.ignored}
 
@@ -93,22 +102,38 @@ WHOLE_DATABASE = DatabasePolicy(default=WHOLE_TABLE)
 class LocalConnection:
     """A database server, its alias, and the policies of its databases. Nothing of another database leaves the host.
 
-    `repr` omits `password`, so that it appears in no message or log.
+    With PostgreSQL they are the schemas of one database, `dbname`. `repr` omits `password`, so that it appears in no
+    message or log.
     """
 
     alias: str
-    type: Literal["mysql", "mariadb"]
+    type: ServerType
     hostname: str
     port: int
     username: str
     password: str = field(repr=False)
     tls: Tls
     databases: Mapping[str, DatabasePolicy]
+    dbname: str = ""
 
     def table(self, database: str, table: str) -> TablePolicy | None:
         """Return the policy of a table; None if the table must not leave the host. Names are case-sensitive."""
         found = self.databases.get(database)
-        return None if found is None else found.table(table)
+        allowed = None if found is None else found.table(table)
+        return replace(allowed, exact_case=True) if allowed is not None and self.is_postgres else allowed
+
+    @property
+    def is_postgres(self) -> bool:
+        """Return whether the server is PostgreSQL."""
+        return self.type == "postgresql"
+
+    def source(self) -> Source:
+        """Return the connection as a Source without tables, for queries only."""
+        return Source(
+            name=self.alias, type=self.type, hostname=self.hostname, port=self.port, username=self.username,
+            password=self.password, database=next(iter(self.databases)), tables=(), server_id=0, snapshot_mode="never",
+            tls=self.tls, dbname=self.dbname,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,16 +195,18 @@ class NarrowedSource:
         return [asdict(self.local.databases[name]) for name in sorted(self.source.databases)]
 
 
-def narrowed(
-    policy: Policy, spec: SourceSpec, source: Source, condition: Callable[[str, Callable[[str], bool]], str]
-) -> NarrowedSource:
+def narrowed(policy: Policy, spec: SourceSpec, source: Source, condition: Condition) -> NarrowedSource:
     """Return the source of a configuration as the policy restricts it. Raises UsageError if it names forbidden data.
 
-    `condition(text, may_compare)` returns an SQL condition that is safe to run: `ingest.records.conditions.condition`.
+    `condition(text, may_compare, dialect=…)` returns an SQL condition that is safe to run:
+    `ingest.records.conditions.condition`.
     """
     local = policy.connections.get(spec.connection)
     if local is None:
         raise UsageError(f"the agent's policy has no connection {spec.connection}", POLICY)
+    if capture_key(local.type) != capture_key(spec.type):
+        what = f"connection {local.alias} is of type {local.type}, but the configuration is for {spec.type}"
+        raise UsageError(what, f"set the type of the source to {local.type}")
     for database in sorted(source.databases):
         if database not in local.databases:
             raise UsageError(f"database {database} may not leave {local.alias}", POLICY)
@@ -199,8 +226,8 @@ def narrowed(
     made = replace(
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, tls=local.tls, dumps=policy.dumps,
-        conditions=lambda table, where: condition(where, _allowed(local, table).may_compare),
-        permitted=permitted,
+        conditions=lambda table, where: _checked(local, table, where, condition), permitted=permitted,
+        dbname=local.dbname,
     )  # fmt: skip
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
@@ -242,7 +269,7 @@ def _limited(limits: AgentLimits, spec: SourceSpec, source: Source, restrictions
         source = replace(source, snapshot_max_threads=limits.snapshot_threads)
         restrictions.append(f"snapshots use at most {limits.snapshot_threads} threads")
     first, last = limits.server_ids
-    if not first <= source.server_id <= last:
+    if source.server_id and not first <= source.server_id <= last:  # PostgreSQL has no such ids
         within = first + zlib.crc32(f"{spec.connection}.{source.name}".encode()) % (last - first + 1)
         restrictions.append(f"server_id {source.server_id} is not allowed: {within} is used")
         source = replace(source, server_id=within)
@@ -253,14 +280,14 @@ def _rule(
     local: LocalConnection,
     table: TableId,
     rule: TableRule,
-    condition: Callable[[str, Callable[[str], bool]], str],
+    condition: Condition,
     restrictions: list[str],
 ) -> TableRule:
     allowed = _allowed(local, table)
     name = f"{table.database}.{table.table}"
     made = rule
     if rule.where:
-        made = replace(made, where=condition(rule.where, allowed.may_compare))
+        made = replace(made, where=_checked(local, table, rule.where, condition))
     if not allowed.hides:
         return made
     ignored = tuple(dict.fromkeys((*rule.ignored_columns, *allowed.ignored)))
@@ -271,8 +298,21 @@ def _rule(
     }
     restrictions.extend(_hidden(name, allowed, rule))
     return replace(
-        made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=False, by_name=True
-    )
+        made, ignored_columns=ignored, masks=masks, only_columns=allowed.columns, exact_case=allowed.exact_case,
+        hides_any_case=allowed.exact_case, by_name=True,
+    )  # fmt: skip
+
+
+def _checked(local: LocalConnection, table: TableId, where: str, condition: Condition) -> str:
+    """Return a condition on the rows of a table that is safe to run. Raises UsageError for any other."""
+    allowed = _allowed(local, table)
+    # in PostgreSQL, a table's name stands for all columns of a row
+    whole = fold_identifier(table.table) if local.is_postgres and allowed.hides else None
+
+    def may_compare(column: str) -> bool:
+        return fold_identifier(column) != whole and allowed.may_compare(column)
+
+    return condition(where, may_compare, dialect="postgres" if local.is_postgres else "mysql")
 
 
 def _permitted(local: LocalConnection, table: TableId) -> TableRule | None:
@@ -281,8 +321,9 @@ def _permitted(local: LocalConnection, table: TableId) -> TableRule | None:
     if allowed is None:
         return None
     return TableRule(
-        ignored_columns=allowed.ignored, masks=allowed.masks, only_columns=allowed.columns, by_name=allowed.hides
-    )
+        ignored_columns=allowed.ignored, masks=allowed.masks, only_columns=allowed.columns, by_name=allowed.hides,
+        exact_case=allowed.exact_case, hides_any_case=allowed.exact_case,
+    )  # fmt: skip
 
 
 def _allowed(local: LocalConnection, table: TableId) -> TablePolicy:

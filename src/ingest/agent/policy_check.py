@@ -78,7 +78,7 @@ def findings(local: LocalConnection, database: ServerDatabase) -> Iterator[Polic
             why = "the server has no such table: check the policy for a misspelt name"
             yield PolicyFinding(connection=local.alias, table=name, leaves=False, why=why)
             continue
-        allowed = policy.table(table)
+        allowed = local.table(database.name, table)
         if allowed is None:
             yield PolicyFinding(connection=local.alias, table=name, leaves=False, why=_withheld(policy, table))
             continue

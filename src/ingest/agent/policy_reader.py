@@ -19,6 +19,7 @@ from ingest.agent.policy import (
     DatabasePolicy,
     LocalConnection,
     Policy,
+    ServerType,
     TablePolicy,
 )
 from ingest.fleet.desired import ALIAS
@@ -101,11 +102,14 @@ def _connections(value: Value) -> Mapping[str, LocalConnection]:
 
 def _connection(alias: str, s: Section) -> LocalConnection:
     hostname = s.take("hostname", Value.text)
+    kind: ServerType = s.take("type", lambda v: v.one_of("mysql", "mariadb", "postgresql"), "mysql")
+    postgres = kind == "postgresql"
     return LocalConnection(
         alias=alias,
-        type=s.take("type", lambda v: v.one_of("mysql", "mariadb"), "mysql"),
+        type=kind,
+        dbname=s.take("dbname", Value.text) if postgres else "",
         hostname=hostname,
-        port=s.take("port", lambda v: v.number(1, 65535), 3306),
+        port=s.take("port", lambda v: v.number(1, 65535), 5432 if postgres else 3306),
         username=s.take("username", Value.text),
         password=s.take("password", Value.text),
         tls=read_tls(s, hostname),
@@ -167,11 +171,11 @@ def _columns(value: Value) -> tuple[str, ...]:
 
 
 def _each_once(value: Value, names: Iterable[str]) -> None:
-    """Fail if a column is named twice, in any case: MySQL's column names are case-insensitive."""
+    """Fail if a column is named twice, in any case: a mask for `Mail` is one for `mail` on every server."""
     seen = set[str]()
     for name in names:
         if fold_identifier(name) in seen:
-            value.fail(f"column {name} twice", "name each column once: column names are case-insensitive")
+            value.fail(f"column {name} twice", "name each column once, in any case")
         seen.add(fold_identifier(name))
 
 

@@ -25,10 +25,10 @@ from cdc.process.verdict import HealthVerdict
 from cdc.topology.reader_servers import read_hbase, read_log, read_solr
 from cdc.topology.topology import Topology
 from ingest.agent.allowance import Allowance
+from ingest.agent.catalogs import seen
 from ingest.agent.file_policy import PolicyFile
 from ingest.agent.grpc_agent import FleetAgent
 from ingest.agent.grpc_tasks import Task
-from ingest.agent.mysql_catalog import seen
 from ingest.agent.policy import AgentLimits, Policy, refused_signal
 from ingest.capture.signals import ClosableSignals, Signal
 from ingest.fleet.certificate import certified

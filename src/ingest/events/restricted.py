@@ -117,6 +117,13 @@ def restriction_of(source: Source) -> Restriction | None:
     return Restriction(source=source.name, databases=source.databases, rule=rule)
 
 
+def without_values(table: TableDefinition, rule: TableRule) -> TableDefinition:
+    """Return a definition without the values that older rows have in hidden columns."""
+    if not any(rule.hides(column.name) for column in table.columns):
+        return table
+    return replace(table, columns=tuple(_column(column, rule) for column in table.columns))
+
+
 def without_labels(column_type: str) -> str:
     """Return a column's type with one empty label in place of the labels of ENUM or SET."""
     found = _LABELLED.match(column_type)

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from ingest.fleet.desired import TYPES
 from ingest.fleet.frames import unzipped, zipped
 
 _UNPACKED = 12 * 1024 * 1024  # bytes of one database's catalog: the topic accepts records of 16 MiB
@@ -26,21 +27,26 @@ class TableSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSeen:
-    """One database of a connection, as its agent reports it. `omitted` says what of it is too large to be reported."""
+    """One database of a connection, as its agent reports it.
+
+    `omitted` says what of it is too large to be reported. `type` is that of sources that capture it.
+    """
 
     agent: str
     connection: str
     database: str
     tables: tuple[TableSeen, ...]
     omitted: str = ""
+    type: str = "mysql"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form for messages and the topic; inverse of `database_of`."""
         tables = [
             {"name": one.name, "rows": one.rows, "columns": [list(c) for c in one.columns]} for one in self.tables
         ]
-        found = {"database": self.database, "tables": tables}
-        return {**found, "omitted": self.omitted} if self.omitted else found
+        found: dict[str, Any] = {"database": self.database, "tables": tables}
+        found |= {"omitted": self.omitted} if self.omitted else {}
+        return found if self.type == "mysql" else {**found, "type": self.type}
 
 
 def database_of(value: Mapping[str, Any], agent: str, connection: str) -> DatabaseSeen:
@@ -56,8 +62,12 @@ def database_of(value: Mapping[str, Any], agent: str, connection: str) -> Databa
     omitted = value.get("omitted", "")
     if not isinstance(omitted, str):
         raise ValueError("what is omitted must be a string")
+    kind = value.get("type", "mysql")
+    if kind not in TYPES:
+        raise ValueError(f"a database's type must be one of {', '.join(TYPES)}")
     return DatabaseSeen(
-        agent=agent, connection=connection, database=value["database"], tables=tuple(tables), omitted=omitted[:200]
+        agent=agent, connection=connection, database=value["database"], tables=tuple(tables), omitted=omitted[:200],
+        type=kind,
     )  # fmt: skip
 
 

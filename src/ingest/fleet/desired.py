@@ -24,8 +24,13 @@ from ingest.fleet.identity import identity
 
 # Keys that only the agent's policy may set (docs/fleet.md).
 LOCAL = frozenset(
-    {"type", "hostname", "port", "username", "password", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "url"}
-)
+    {
+        "hostname", "port", "username", "password", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "url", "dbname",
+        "slot_name", "publication_name",
+    }
+)  # fmt: skip
+TYPES = ("mysql", "mariadb", "postgresql")  # that agents capture
+_FORMER_TYPES = TYPES[:2]
 ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _OWN = ("agents", "connection", "running")
 _LONGEST_NAME = 64  # characters of a database's or table's name, on every server
@@ -38,7 +43,8 @@ class SourceSpec:
     """A validated configuration of a source.
 
     `agents` are those that may capture it, the preferred first. `connection` is the alias of the server in their
-    policies. `keys` are the keys of an entry under `sources:` of a topology, except those in `LOCAL`.
+    policies. `keys` are the keys of an entry under `sources:` of a topology, except those in `LOCAL`. They contain
+    `type` only for PostgreSQL: the previous release refuses this key.
     """
 
     agents: tuple[str, ...]
@@ -51,6 +57,11 @@ class SourceSpec:
         return {
             "agents": list(self.agents), "connection": self.connection, "running": self.running, **self.keys,
         }  # fmt: skip
+
+    @property
+    def type(self) -> str:
+        """Return which plugin captures the source: `mysql`, also for MariaDB, or `postgresql`."""
+        return str(self.keys.get("type", "mysql"))
 
     @property
     def tables(self) -> Mapping[str, Any]:
@@ -98,6 +109,9 @@ def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
         raise UsageError(f"source {name}: {local[0]} cannot be set by the gateway", where)
     if "agent" in value:
         raise UsageError(f"source {name}: agent is a key of topologies", "use agents and connection")
+    kind = value.get("type", "mysql")
+    if kind not in TYPES:
+        raise UsageError(f"source {name}: agents capture no source of type {str(kind)[:80]!r}", ", ".join(TYPES))
     agents = value.get("agents", ())
     agents = [agents] if isinstance(agents, str) else agents
     if not isinstance(agents, Sequence) or not agents or not all(isinstance(agent, str) for agent in agents):
@@ -109,7 +123,8 @@ def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
         raise UsageError(f"source {name}: no connection", "connection: the alias in the agent's policy file")
     if not isinstance(running, bool):
         raise UsageError(f"source {name}: running is {running!r}", "running: true, or false")
-    keys = {key: content for key, content in value.items() if key not in _OWN}
+    own = (*_OWN, "type") if kind in _FORMER_TYPES else _OWN
+    keys = {key: content for key, content in value.items() if key not in own}
     spec = SourceSpec(agents=tuple(dict.fromkeys(agents)), connection=alias, running=running, keys=keys)
     for table in source_of(spec, topology, name).tables:
         if max(len(table.database), len(table.table)) > _LONGEST_NAME:
@@ -128,10 +143,9 @@ def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
         raise UsageError(f"source {name}: {error}"[:200], "the keys of a source, as in a topology") from error
     if b"${" in text or len(text) > _LONGEST:
         raise UsageError(f"source {name}: it has a variable, or more than {_LONGEST} bytes", "use plain values")
-    default = 1_000_000_000 + zlib.crc32(f"{topology}.{name}".encode()) % 2_000_000_000
-    keys = {
-        "type": "mysql", "hostname": "-", "username": "-", "password": "-", "server_id": default, **spec.keys
-    }  # fmt: skip
+    number = 1_000_000_000 + zlib.crc32(f"{topology}.{name}".encode()) % 2_000_000_000
+    default = {"dbname": "-"} if spec.type == "postgresql" else {"type": "mysql", "server_id": number}
+    keys = {"hostname": "-", "username": "-", "password": "-", **default, **spec.keys}
     if not spec.captures:
         keys["tables"] = [_NONE_YET]
     if keys.get("capture", "log") != "log":

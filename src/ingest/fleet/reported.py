@@ -68,6 +68,7 @@ def effective_hash(source: Source, key: bytes, accepted: Sequence[Any] = ()) -> 
         "snapshot_locking_mode": source.snapshot_locking_mode,
         "heartbeat_interval_ms": source.heartbeat_interval_ms,
         "server_id": source.server_id,
+        "replica_identity": source.replica_identity,
         "dumps": source.dumps,
         **({"accepted": accepted} if accepted else {}),
         **({} if source.unrepresentable == "null" else {"unrepresentable": source.unrepresentable}),

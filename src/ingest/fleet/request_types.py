@@ -8,6 +8,7 @@ previous release do not, so the types that they send (`_FORMER`) are accepted fr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NoReturn
 
 from ingest.fleet.fleet_pb2 import (
     Control_Config,
@@ -30,10 +31,10 @@ from ingest.fleet.fleet_pb2 import (
 
 TYPED = "types"  # the feature of a peer that sets the type of every message
 PARTS = "checkpoint-parts"  # the feature of a gateway that accepts checkpoints in parts, and changes of checkpoints
-_MYSQL = frozenset({"mysql", "mariadb"})
+_MYSQL, _POSTGRES = frozenset({"mysql", "mariadb"}), frozenset({"postgresql"})
 # plugins of an agent: the types of connections that each captures, and those whose catalog it reads
-CAPTURES: Mapping[int, frozenset[str]] = {Control_MySQLBinlog: _MYSQL}
-CATALOGS: Mapping[RequestType, frozenset[str]] = {Control_MySQLClient: _MYSQL}
+CAPTURES: Mapping[RequestType, frozenset[str]] = {Control_MySQLBinlog: _MYSQL, Control_PgSQLLogDec: _POSTGRES}
+CATALOGS: Mapping[RequestType, frozenset[str]] = {Control_MySQLClient: _MYSQL, Control_PgSQLClient: _POSTGRES}
 # An agent answers an assignment for a plugin that it lacks with a report. So these types are valid for `assign`.
 _SOURCES = (
     Control_MySQLBinlog, Control_MySQLClient, Control_Syslog, Control_PgSQLClient, Control_PgSQLWal,
@@ -78,8 +79,23 @@ def type_name(number: int) -> str:
     return f"{RequestType.Name(number)} ({number})" if known else str(number)
 
 
+def capture_key(kind: str) -> RequestType:
+    """Return the type of the plugin that captures connections of type `kind`. Raises LookupError if there is none."""
+    return next((key for key, kinds in CAPTURES.items() if kind in kinds), None) or _no_plugin(kind)
+
+
+def catalog_key(kind: str) -> RequestType:
+    """Return the type of the plugin that reads the catalog of a connection of type `kind`; else as `capture_key`."""
+    return next((key for key, kinds in CATALOGS.items() if kind in kinds), None) or _no_plugin(kind)
+
+
+def _no_plugin(kind: str) -> NoReturn:
+    raise LookupError(f"no plugin of agents is for connections of type {kind}")
+
+
 def no_capture_reason(key: int, kind: str) -> str:
     """Return why the plugin `key` of an agent cannot capture a connection of type `kind`; empty if it can."""
-    if key not in CAPTURES:
+    kinds = {int(known): found for known, found in CAPTURES.items()}.get(key)
+    if kinds is None:
         return f"this agent has no plugin {type_name(key)}: it captures {', '.join(map(type_name, CAPTURES))}"
-    return "" if kind in CAPTURES[key] else f"plugin {type_name(key)} cannot capture a connection of type {kind}"
+    return "" if kind in kinds else f"plugin {type_name(key)} cannot capture a connection of type {kind}"

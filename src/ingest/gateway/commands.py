@@ -135,10 +135,8 @@ class FleetCommands:
         for (name, connection, database), seen in sorted(state.maps.items()):
             if agent not in (None, name):
                 continue
-            over = {
-                source: source_of(spec, self._topology, source)
-                for source, spec in state.captured(name, connection).items()
-            }
+            held = state.captured(name, connection)
+            over = {source: source_of(spec, self._topology, source) for source, spec in held.items()}
             for table in seen.tables:
                 by = [
                     source for source, one in over.items()
@@ -148,7 +146,8 @@ class FleetCommands:
                     {
                         "agent": name, "connection": connection, "database": database, "table": table.name,
                         "rows": table.rows, "columns": [list(column) for column in table.columns],
-                        "captured": by[0] if by else None, **({"omitted": seen.omitted} if seen.omitted else {}),
+                        "captured": by[0] if by else None, "type": seen.type,
+                        **({"omitted": seen.omitted} if seen.omitted else {}),
                     }
                 )  # fmt: skip
         return found

@@ -18,6 +18,7 @@ from ingest.fleet.fleet_pb2 import APPLYING, Assign, MapPart, Progress, Report, 
 from ingest.fleet.fleet_pb2 import FAILED as REPORTED_FAILED
 from ingest.fleet.leases import Lease, Presence, claims
 from ingest.fleet.reported import Applied, SourceReport
+from ingest.fleet.request_types import capture_key
 from ingest.fleet.state import (
     FleetState,
     beat_record,
@@ -235,7 +236,7 @@ class Coordinator:
                 if connected.assigned.get(source) != place and spec is not None:
                     connected.assigned[source] = place
                     assign = self._assign(source, place, spec.to_json())
-                    connected.agent_connection.send(StreamRequest(assign=assign))
+                    connected.agent_connection.send(StreamRequest(type=capture_key(spec.type), assign=assign))
 
     def _withdraw(self, state: FleetState, connected: _ConnectedAgent, source: str, epoch: int) -> None:
         connected.runs.pop(source, None)

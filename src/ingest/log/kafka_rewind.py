@@ -18,7 +18,10 @@ from ingest.records.records import Recorder
 
 
 def kept_positions(topology: Topology, source: Source) -> list[Checkpoint]:
-    """Return the marks to which a capture can be set back, oldest first. A running capture is not disturbed."""
+    """Return the marks to which a capture can be set back, oldest first; none for PostgreSQL. A running capture is not
+    disturbed."""
+    if source.type == "postgresql":
+        return []
     with _log(topology, source) as log:
         return marks_of(log.peek().history, source.name)
 
@@ -30,8 +33,11 @@ def set_back(
     nothing of the log from `place` on.
 
     Returns the mark. This is one Kafka transaction, which fences a running capture. Raises UsageError if no mark is old
-    enough, or the capture has not reached the time or place.
+    enough, the capture has not reached the time or place, or the source is PostgreSQL.
     """
+    if source.type == "postgresql":
+        what = f"source {source.name} is PostgreSQL: its slot has released the log before its position"
+        raise UsageError(what, "read its tables again: tailorbird snapshot, or tailorbird fleet dump")
     now_ms = time.time() * 1000
     if ts_ms is not None and place is None:
         micros = round(ts_ms * 1000)

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from pymysql.cursors import SSCursor
@@ -24,6 +23,7 @@ from cdc.model.types import Canonical
 from cdc.topology.topology import Source
 from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.gtid import MariaGtidSet
+from ingest.capture.permitted import permitted_request
 from ingest.capture.proc_chunks import ChunkThreads
 from ingest.events.log_events import Image, RefusedImage
 from ingest.events.values import FromText, from_text
@@ -49,17 +49,7 @@ class MySqlChunks(ChunkThreads):
 
     def request(self, request: ChunkRequest) -> None:
         """Implements `ChunkReader.request`. Raises Skippable if the host's policy forbids reading rows."""
-        table = request.schema.table_id
-        if not self._source.dumps:
-            what = (
-                f"capture needs to read rows of table {table}"
-                if request.keys
-                else f"capture needs to read table {table} whole"
-            )
-            raise Skippable(what, "the policy of its host forbids it (dumps: false)")
-        if request.where and self._source.conditions is not None:
-            request = replace(request, where=self._source.conditions(table, request.where))
-        super().request(request)
+        super().request(permitted_request(self._source, request))
 
 
 @contextmanager

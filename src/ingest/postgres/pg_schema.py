@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from cdc.model.errors import Skippable, UsageError
 from cdc.model.event import Position
+from cdc.model.filters import TableRule
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
 from ingest.ddl.catalog import Catalog, ColumnDefinition, Key, TableDefinition, TableName
 from ingest.ddl.dialect import Dialect
 from ingest.events.published import published
+from ingest.events.restricted import without_values
 from ingest.postgres.column_types import PgType, PgTypes, first_of
 from ingest.postgres.harmless import STORED_FROM, Member, Refusal, refusal_of
 from ingest.postgres.messages import lsn_of, record_end
@@ -133,6 +135,9 @@ def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) 
             keys=(*(_key(key) for key in own), *(marked if identity == "i" else ())),
             identity=oid,
         )
+        if source.permitted is not None:
+            rule = source.rule_of(TableId(source=source.name, database=schema, table=table))
+            definition = without_values(definition, rule or TableRule())
         reads = {column[1]: types.typed(int(column[2]), int(column[3])).read for column in columns if column[0] == oid}
         own_members = tuple(one for one in members if one.root == int(oid))
         found[schema, table] = TableShown(int(oid), identity, definition, reads, kind == "p", own_members)

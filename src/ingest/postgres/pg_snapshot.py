@@ -22,6 +22,7 @@ from cdc.model.errors import Retriable
 from cdc.model.event import Position
 from cdc.model.schema import TableSchema
 from cdc.topology.topology import Source
+from ingest.capture.permitted import permitted_request
 from ingest.capture.proc_chunks import ChunkThreads
 from ingest.events.log_events import Image
 from ingest.postgres import selects
@@ -61,6 +62,11 @@ class PgChunks(ChunkThreads):
 
     def __init__(self, source: Source, streamed: StreamedTransactions, *, rows: int = CHUNK) -> None:
         super().__init__(lambda: _reading(source, streamed, rows))
+        self._source = source
+
+    def request(self, request: ChunkRequest) -> None:
+        """Implements `ChunkReader.request`. Raises Skippable if the host's policy forbids reading rows."""
+        super().request(permitted_request(self._source, request))
 
 
 @contextmanager

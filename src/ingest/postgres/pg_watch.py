@@ -43,7 +43,7 @@ _TYPES = f"SELECT oid, typtype, typelem, typbasetype, typrelid FROM pg_type WHER
 _PARTS = """SELECT a.attrelid, a.attnum, a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 JOIN pg_type t ON t.oid = c.reltype WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid IN ({})
 ORDER BY a.attrelid, a.attnum"""
-_LABELS = "SELECT enumtypid, oid, enumlabel FROM pg_enum"
+_LABELS = "SELECT enumtypid, oid, enumlabel, xmin FROM pg_enum"
 # Finds a row that was written before its partition (or an ancestor of it) was attached, or in the same transaction.
 # Such row was not written through the table. A very old transaction id may look like a future one.
 _CAME_FULL = """SELECT 1 FROM ONLY {} x CROSS JOIN
@@ -220,7 +220,12 @@ class PgWatch:
         types = _Types(self._connection) if own else None
         found: dict[TableName, TableLook] = {}
         for schema, table, oid, kind, file, published, _, _ in rows:
-            shape, labels = ("", {}) if types is None else types.of({one.type for one in columns.get(oid, {}).values()})
+            own_columns = columns.get(oid, {}).values()
+            hidden = self._hides(schema, table)
+            shape, labels = ("", {}) if types is None else types.of(
+                {one.type for one in own_columns if not hidden(one.name)},
+                {one.type for one in own_columns if hidden(one.name)},
+            )  # fmt: skip
             found[schema, table] = TableLook(
                 oid=int(oid),
                 published=int(published),
@@ -231,6 +236,13 @@ class PgWatch:
                 labels=labels,
             )
         return found
+
+    def _hides(self, schema: str, table: str) -> Callable[[str], bool]:
+        """Return the function that says whether the policy of the host hides a column of a table."""
+        if self._source.permitted is None:
+            return lambda column: False
+        rule = self._source.rule_of(TableId(source=self._source.name, database=schema, table=table))
+        return lambda column: rule is not None and rule.hides(column)
 
     def _came_full(self, oid: int) -> bool:
         """Return whether a partition had rows when it was attached; True if finding that out takes too long."""
@@ -253,14 +265,24 @@ class _Types:
         self._parts: dict[str, list[tuple[str, ...]]] = {}
         for row in connection.texts(_PARTS.format(", ".join(relations))) if relations else ():
             self._parts.setdefault(row[0], []).append(row)
-        self._labels: dict[int, dict[int, str]] = {}
-        for kind, number, label in connection.texts(_LABELS):
-            self._labels.setdefault(int(kind), {})[int(number)] = label
+        # by type and label: the label, and the transaction that wrote it
+        self._labels: dict[int, dict[int, tuple[str, str]]] = {}
+        for kind, number, label, written in connection.texts(_LABELS):
+            self._labels.setdefault(int(kind), {})[int(number)] = label, written
 
-    def of(self, types: set[int]) -> tuple[str, dict[int, str]]:
+    def of(self, types: set[int], hidden: set[int]) -> tuple[str, dict[int, str]]:
         """Return a text that describes the composite types among these (and all that they contain), and the enums'
-        labels."""
-        shape, labels, done, waiting = [], dict[int, str](), set[int](), sorted(types)
+        labels.
+
+        `hidden` are types of columns whose values must not leave the host. In place of an enum's label, which is one of
+        these values, the result has the transaction that wrote it.
+        """
+        shape, labels = self._within(types | hidden)
+        _, shown = self._within(types)
+        return shape, {number: label if number in shown else row for number, (label, row) in labels.items()}
+
+    def _within(self, types: set[int]) -> tuple[str, dict[int, tuple[str, str]]]:
+        shape, labels, done, waiting = [], dict[int, tuple[str, str]](), set[int](), sorted(types)
         while waiting:
             oid = waiting.pop()
             found = self._types.get(oid)

@@ -1,4 +1,7 @@
-"""Run the demo with a fleet: a gateway and one agent per source, over mTLS, instead of captures."""
+"""Run the demo with a fleet: a gateway and one agent per source, over mTLS, instead of captures.
+
+Sources that agents cannot capture keep their own capture.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from cdc.model.errors import Retriable
 from cdc.topology.topology import Topology
 from tailorbird.cli.fleet.cli_fleet_token import written
-from tailorbird.operate.pipeline.proc_pipeline import Part, free_port
+from tailorbird.operate.pipeline.proc_pipeline import Part, free_port, parts
 from tailorbird.web.fleet.file_fleet import LocalFleet
 from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path
 
@@ -22,17 +25,19 @@ class DemoFleet:
     def __init__(self, topology: Topology, home: Path) -> None:
         listen, api = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self._fleet = LocalFleet(topology=topology, folder=home / "fleet" / topology.name, listen=listen, api=api)
-        self._topology, self._logs = topology, home / "logs" / topology.name
+        self._topology, self._home, self._logs = topology, home, home / "logs" / topology.name
 
     def parts(self) -> list[Part]:
         """Create the certificates. Return the processes, which replace the captures and export the same counters."""
         self._fleet.make()
         found = [self._part("gateway", "gateway", self._fleet.gateway(), {})]
-        for source in self._topology.sources:
+        for source in self._fleet.sources:
             port = free_port()
             command = (*self._fleet.agent(source), "--metrics-port", str(port))
             found.append(self._part(f"agent {source}", "capture", command, {f"capture {source}": port}))
-        return found
+        served = {name for part in found for name in part.serves}
+        captures = [part for part in parts(self._topology, home=self._home) if part.stage == "capture"]
+        return [*found, *(part for part in captures if part.serves.keys().isdisjoint(served))]
 
     def command(self) -> None:
         """Configure the sources through the gateway's API. Raises Retriable if the gateway does not start."""

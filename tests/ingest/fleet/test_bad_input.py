@@ -28,7 +28,6 @@ from ingest.fleet.fleet_pb2 import (
     Control_MSSQLClient,
     Control_MySQLBinlog,
     Control_MySQLClient,
-    Control_PgSQLClient,
     Control_Report,
     Data_Log,
     Empty,
@@ -184,8 +183,6 @@ def mislabelled() -> Iterator[Bad]:
         (Data_Log, [], StreamRequest(heartbeat=Empty()), Control_Heartbeat),
         (Data_Log, [], SEATED, Control_Config),
         (Control_Map, [SEATED], StreamRequest(report=Report(source="s")), Control_Report),
-        (Control_MySQLBinlog, [SEATED], MAP, Control_MySQLClient),
-        (Control_PgSQLClient, [SEATED], MAP, Control_MySQLClient),
         (Control_Lease, [], hello_again, Control_Config),
         (999, [], RECOVER, Data_Log),
     ):
@@ -197,6 +194,12 @@ def mislabelled() -> Iterator[Bad]:
             f"a message of type {name} contains {what}, which belongs to {RequestType.Name(owner)} ({owner})",
             [*before, labelled(key, request)],
         )
+    yield Bad(
+        "map_part as Control_MySQLBinlog (11)",
+        Status.INVALID_ARGUMENT,
+        "contains map_part, which belongs to Control_MySQLClient (10) or Control_PgSQLClient (13)",
+        [SEATED, labelled(Control_MySQLBinlog, MAP)],
+    )
     yield Bad(
         "hello as Data_Log",
         Status.INVALID_ARGUMENT,

@@ -13,7 +13,14 @@ import pytest
 from cdc.model.errors import Retriable
 from ingest.fleet.catalog import DatabaseSeen, TableSeen, packed
 from ingest.fleet.desired import DesiredSource, SourceSpec
-from ingest.fleet.fleet_pb2 import FAILED, MapPart, Report, StreamRequest
+from ingest.fleet.fleet_pb2 import (
+    FAILED,
+    Control_MySQLBinlog,
+    Control_PgSQLLogDec,
+    MapPart,
+    Report,
+    StreamRequest,
+)
 from ingest.fleet.leases import Lease
 from ingest.fleet.state import StateRecord, desired_record, drained_record, lease_record, map_record
 from ingest.gateway.coordinator import GRACE, SILENT, Coordinator
@@ -80,6 +87,17 @@ def test_an_agent_receives_its_assignments() -> None:
     world.turns()
     assert there.holds == {"s": (3, 4)}
     assert [line["how"] for line in world.audit.lines] == ["epoch 1", "epoch 2", "epoch 3"]
+
+
+def test_an_assignment_is_for_the_plugin_of_its_source() -> None:
+    """A configuration without a type is for MySQL, as in the previous release."""
+    world, keys = World("g1"), {"database": "d", "tables": {"t": {}}}
+    for source, more in (("old", {}), ("new", {"type": "postgresql"})):
+        spec = SourceSpec(agents=("a1",), connection="db", keys={**keys, **more})
+        world.topic.write(desired_record(DesiredSource(source=source, version=1, spec=spec), "test"))
+    there = agent_connection("a1")
+    world.stewards["g1"].joined(there, {}, "1")
+    assert there.keys == {"old": Control_MySQLBinlog, "new": Control_PgSQLLogDec}
 
 
 def test_a_full_agent_receives_the_rest_later() -> None:

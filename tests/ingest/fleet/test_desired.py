@@ -29,6 +29,27 @@ def test_a_configuration_is_a_source_of_a_topology() -> None:
     assert state.spec("shop") == spec
 
 
+def test_the_type_of_a_source_chooses_its_keys() -> None:
+    """A source of PostgreSQL has its own keys, and a schema by default. The type of others is not stored."""
+    said = {**GOOD, "type": "postgresql", "replica_identity": "full", "tables": ["orders"]}
+    del said["database"]
+    spec = spec_of(said, "t", "shop")
+    source = source_of(spec, "t", "shop")
+    assert (spec.type, source.type, source.replica_identity) == ("postgresql", "postgresql", "full")
+    assert [str(table) for table in source.tables] == ["shop.public.orders"]
+    assert source.rules[source.tables[0]].exact_case
+    assert spec_of(spec.to_json(), "t", "shop") == spec
+    for kind in ("mysql", "mariadb"):
+        assert spec_of({**GOOD, "type": kind}, "t", "shop") == spec_of(GOOD, "t", "shop")
+    with pytest.raises(TailorbirdError, match="server_id"):
+        spec_of({**said, "server_id": 7}, "t", "shop")
+    with pytest.raises(TailorbirdError, match="replica_identity"):
+        spec_of({**GOOD, "replica_identity": "full"}, "t", "shop")
+    for kind in ("kafka", "sql", None, 5, [], {}):
+        with pytest.raises(TailorbirdError, match="agents capture no source of type"):
+            spec_of({**GOOD, "type": kind}, "t", "shop")
+
+
 def test_for_a_source_without_tables_only_the_catalog_is_read() -> None:
     """Its agent reports the catalog. A command adds tables later."""
     spec = spec_of({**GOOD, "tables": {}}, "t", "shop")
@@ -45,7 +66,7 @@ for _ in range(240):
 
 @pytest.mark.parametrize("key", sorted(LOCAL))
 def test_keys_of_the_policy_are_refused(key: str) -> None:
-    """Host, user, password and type of a server never come from the gateway."""
+    """Host, user and password of a server, and names of its slots, never come from the gateway."""
     with pytest.raises(TailorbirdError, match=f"{key} cannot be set by the gateway"):
         spec_of({**GOOD, key: "evil.example.org"}, "t", "shop")
 

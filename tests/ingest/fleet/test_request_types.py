@@ -14,14 +14,24 @@ from ingest.fleet.fleet_pb2 import (
     Control_Map,
     Control_MySQLBinlog,
     Control_MySQLClient,
+    Control_PgSQLClient,
     Control_PgSQLLogDec,
+    Control_Syslog,
     Data_Log,
     LogCall,
     RequestType,
     StreamRequest,
     Unsupported,
 )
-from ingest.fleet.request_types import no_capture_reason, plugin_key, type_name, typed
+from ingest.fleet.request_types import (
+    CATALOGS,
+    capture_key,
+    catalog_key,
+    no_capture_reason,
+    plugin_key,
+    type_name,
+    typed,
+)
 from ingest.fleet.wire import hello
 
 PAYLOADS = [field.name for field in fleet_pb2.StreamRequest.DESCRIPTOR.oneofs_by_name["payload"].fields]
@@ -48,7 +58,8 @@ def served(payload: str, *, former: bool) -> set[int]:
 def test_every_payload_has_its_types(payload: str) -> None:
     """Each is sent with one of them, and refused with any other type. An `unsupported` repeats any type."""
     every = {*RequestType.values(), 999}
-    expected = {"unsupported": every, "assign": SOURCES}.get(payload, {typed(of(payload)).type})
+    several: dict[str, set[int]] = {"unsupported": every, "assign": set(SOURCES), "map_part": set(CATALOGS)}
+    expected = several.get(payload, {typed(of(payload)).type})
     assert served(payload, former=False) == expected
     assert typed(of(payload)).type in expected
 
@@ -82,7 +93,15 @@ def test_a_plugin_captures_its_own_kind() -> None:
     assert no_capture_reason(Control_MySQLBinlog, "postgresql") == (
         "plugin Control_MySQLBinlog (11) cannot capture a connection of type postgresql"
     )
+    assert no_capture_reason(Control_PgSQLLogDec, "postgresql") == ""
     assert no_capture_reason(Control_PgSQLLogDec, "mysql") == (
-        "this agent has no plugin Control_PgSQLLogDec (15): it captures Control_MySQLBinlog (11)"
+        "plugin Control_PgSQLLogDec (15) cannot capture a connection of type mysql"
     )
+    assert no_capture_reason(Control_Syslog, "mysql") == (
+        "this agent has no plugin Control_Syslog (12): it captures Control_MySQLBinlog (11), Control_PgSQLLogDec (15)"
+    )
+    assert (capture_key("mariadb"), catalog_key("mariadb")) == (Control_MySQLBinlog, Control_MySQLClient)
+    assert (capture_key("postgresql"), catalog_key("postgresql")) == (Control_PgSQLLogDec, Control_PgSQLClient)
+    with pytest.raises(LookupError, match="connections of type kafka"):
+        capture_key("kafka")
     assert type_name(999) == "999"

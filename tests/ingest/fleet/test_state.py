@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,6 +59,10 @@ def test_what_is_written_is_read() -> None:
     )  # fmt: skip
     assert folded(state, [drained_record("agents", "a2", False)]).drained == {}
     assert state.captured("a1", "db") == {"s": SPEC}
+    postgres = replace(SEEN, type="postgresql")
+    assert folded(state, [map_record(postgres)]).maps == {("a1", "db", "shop"): postgres}
+    strange = folded(state, [map_record(replace(SEEN, type="kafka"))])
+    assert (strange.maps, strange.strange) == (state.maps, 1)
     assert state.captured("a2", "db") == {}
 
 

@@ -68,8 +68,8 @@ def check(
 
     Example: tailorbird agent policy check --policy policy.yml --request shop.json
     """
+    from ingest.agent.catalogs import databases_of
     from ingest.agent.file_policy import load_policy
-    from ingest.agent.mysql_catalog import databases_of
     from ingest.agent.policy_check import findings, request_verdict
 
     loaded = load_policy(policy)

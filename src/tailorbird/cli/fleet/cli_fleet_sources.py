@@ -72,6 +72,7 @@ def add_source(
         str | None, typer.Option("--connection", help="Connection name in the agent's policy.")
     ] = None,
     database: Annotated[str | None, typer.Option("--database", help="Default database of table names.")] = None,
+    kind: Annotated[str | None, typer.Option("--type", help="mysql (default), mariadb or postgresql.")] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="A table to capture. May be repeated.")] = None,
     keys: Keys = None,
     file: Annotated[Path | None, typer.Option("--file", help="Initial configuration, YAML or JSON.")] = None,
@@ -84,9 +85,11 @@ def add_source(
     """Add a source; without a table it captures nothing yet.
 
     Example: tailorbird fleet source add shop --agent paris --connection shop-db --database shop
+
+    Example: tailorbird fleet source add billing --type postgresql --agent paris --connection billing-db
     """
     spec = read_keys(file) if file else {}
-    said = {"agents": agent, "connection": connection, "database": database}
+    said = {"agents": agent, "connection": connection, "database": database, "type": kind}
     spec |= {key: value for key, value in said.items() if value} | pairs_of(keys, "--set")
     spec["tables"] = (spec.get("tables") or {}) | {one: {} for one in table or ()}
     one = ask(api, ca, token_file)

@@ -1,5 +1,6 @@
 """Create a local fleet for a topology in a folder: an authority, a gateway, and an agent with a policy per source.
 
+Sources that agents cannot capture, such as topics and polled tables, have none.
 It serves the demo and first trials. All keys are in one folder, which a fleet of several machines must avoid."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import yaml
 
 from cdc.model.errors import UsageError
 from cdc.topology.topology import Source, Topology
-from ingest.fleet.desired import LOCAL
+from ingest.fleet.desired import LOCAL, TYPES
 from ingest.fleet.identity import FleetIdentity
 from tailorbird.web.fleet.file_ca import init, issue
 
@@ -37,13 +38,18 @@ class LocalFleet:
         """Return the path of the authority's certificate, by which clients verify the gateway."""
         return self.folder / "authority" / "ca.pem"
 
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Return the sources that agents capture, by name."""
+        return {name: one for name, one in self.topology.sources.items() if _has_agent(one)}
+
     def make(self) -> None:
-        """Create all files, replacing old ones. Raises UsageError for a source that an agent cannot capture."""
+        """Create all files, replacing old ones."""
         shutil.rmtree(self.folder, ignore_errors=True)
         init(self.folder / "authority", TENANT)
         issue(self.folder / "authority", FleetIdentity(TENANT, "gateways", GATEWAY), self.folder / GATEWAY,
               hosts=["127.0.0.1"])  # fmt: skip
-        for source in self.topology.sources.values():
+        for source in self.sources.values():
             into = self.folder / agent_of(source.name)
             issue(self.folder / "authority", FleetIdentity(TENANT, "agents", agent_of(source.name)), into)
             with os.fdopen(os.open(into / "policy.yml", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
@@ -60,10 +66,11 @@ class LocalFleet:
         return ("agent", "--gateway", self.listen, "--identity", str(own), "--policy", str(own / "policy.yml"))
 
     def specs(self) -> dict[str, dict[str, Any]]:
-        """Return the configuration of each source in the topology's file."""
+        """Return the configuration of each source that an agent captures, as in the topology's file."""
+        declared = declared_sources(self.topology)
         return {
-            name: {**declared, "agents": [agent_of(name)], "connection": name.replace("_", "-")}
-            for name, declared in declared_sources(self.topology).items()
+            name: {**declared[name], "agents": [agent_of(name)], "connection": name.replace("_", "-")}
+            for name in self.sources
         }
 
 
@@ -72,20 +79,25 @@ def agent_of(source: str) -> str:
     return f"agent-{source.replace('_', '-')}"
 
 
+def _has_agent(source: Source) -> bool:
+    return source.type in TYPES and source.poll is None
+
+
 def policy_of(source: Source) -> dict[str, Any]:
     """Return a policy that allows what the topology captures: all tables of the source's databases, with snapshots,
     and its replication id.
 
-    Raises UsageError for a polled source."""
-    if source.type == "sql" or source.poll is not None:
-        raise UsageError(f"source {source.name} is polled", "agents capture MySQL and MariaDB sources by their logs")
+    Raises UsageError for a source that agents cannot capture."""
+    if not _has_agent(source):
+        what = f"source {source.name} has no log that agents read"
+        raise UsageError(what, "agents capture MySQL, MariaDB and PostgreSQL by their logs")
     connection = {
         "type": source.type, "hostname": source.hostname, "port": source.port, "username": source.username,
-        "password": source.password, **source.tls.settings(),
+        "password": source.password, **source.tls.settings(), **({"dbname": source.dbname} if source.dbname else {}),
         "databases": dict.fromkeys(sorted(source.databases), "all"),
     }  # fmt: skip
     locks = source.snapshot_locking_mode != "none"
-    limits = {"server_ids": f"{source.server_id}-{source.server_id}"}
+    limits = {"server_ids": f"{source.server_id}-{source.server_id}"} if source.server_id else {}
     return {
         "dumps": True, "locks": locks, "limits": limits, "connections": {source.name.replace("_", "-"): connection},
     }  # fmt: skip

@@ -40,7 +40,7 @@ class GatewayLine:
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
-    """A table that an agent sees. `captured` is the source that captures it, or None.
+    """A table that an agent sees. `captured` is the source that captures it, or None. `type` is that of sources for it.
 
     During a snapshot, `read` of about `rows` rows are read. `done`: the snapshot has ended."""
 
@@ -53,6 +53,7 @@ class TableLine:
     captured: str | None
     read: int | None = None
     done: bool = False
+    type: str = "mysql"
 
     @property
     def full(self) -> str:
@@ -195,7 +196,7 @@ def _table(one: Mapping[str, Any], source: SourceLine | None) -> TableLine:
     done = source is not None and reading is None and name in source.read
     return TableLine(
         one["agent"], one["connection"], one["database"], one["table"], one["rows"],
-        tuple((str(n), str(t)) for n, t in one["columns"]), one["captured"], reading, done,
+        tuple((str(n), str(t)) for n, t in one["columns"]), one["captured"], reading, done, one.get("type", "mysql"),
     )  # fmt: skip
 
 
@@ -231,5 +232,6 @@ def new_source(table: TableLine, sources: Sequence[SourceLine]) -> tuple[str, di
         "connection": table.connection,
         "database": table.database,
         "tables": {table.full: {}},
+        **({} if table.type == "mysql" else {"type": table.type}),
     }
     return name, spec

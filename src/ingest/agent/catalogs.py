@@ -1,0 +1,38 @@
+"""Read the catalogs of an agent's connections, by type. Each type imports its client only when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingest.agent.policy import LocalConnection
+from ingest.agent.policy_check import ServerDatabase
+from ingest.fleet.catalog import DatabaseSeen
+
+
+def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
+    """Yield each database of a connection: its tables with estimated row counts, and the columns that may leave the
+    host.
+
+    Raises Retriable if the server is unavailable, UsageError if it refuses the login.
+    """
+    if local.is_postgres:
+        from ingest.agent import pg_catalog
+
+        return pg_catalog.seen(local, agent)
+    from ingest.agent import mysql_catalog
+
+    return mysql_catalog.seen(local, agent)
+
+
+def databases_of(local: LocalConnection) -> Iterator[ServerDatabase]:
+    """Yield the names of tables and columns of each database of a connection, whatever the policy says of them.
+
+    They are for the owner of the host only. Raises Retriable and UsageError as `seen`.
+    """
+    if local.is_postgres:
+        from ingest.agent import pg_catalog
+
+        return pg_catalog.databases_of(local)
+    from ingest.agent import mysql_catalog
+
+    return mysql_catalog.databases_of(local)

@@ -1,0 +1,28 @@
+"""Check what capture reads from tables against the policy of the database's host.
+
+A checkpoint may come from a gateway that the host does not trust. It contains the tables to read, and conditions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cdc.model.errors import Skippable
+from cdc.topology.topology import Source
+from ingest.records.snapshots import ChunkRequest
+
+
+def permitted_request(source: Source, request: ChunkRequest) -> ChunkRequest:
+    """Return a request as it is safe to run. Raises Skippable if the policy forbids reading rows, and UsageError for
+    a condition that it forbids."""
+    table = request.schema.table_id
+    if not source.dumps:
+        what = (
+            f"capture needs to read rows of table {table}"
+            if request.keys
+            else f"capture needs to read table {table} whole"
+        )
+        raise Skippable(what, "the policy of its host forbids it (dumps: false)")
+    if request.where and source.conditions is not None:
+        return replace(request, where=source.conditions(table, request.where))
+    return request
