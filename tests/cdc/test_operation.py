@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 from cdc.model.errors import UsageError
 from cdc.process.file_running import announced, running
 from cdc.process.http_operation import serve_operation
-from cdc.process.metrics_address import VARIABLE, address_to_ask, answers_for, metrics_address
+from cdc.process.tcp_metrics_address import VARIABLE, address_to_ask, answers_for, metrics_address
 from cdc.process.verdict import HealthTracker, HealthVerdict
 from tailorbird.operate.status.http_metrics import read_health
 
@@ -75,7 +75,7 @@ def test_only_loopback_names_are_answered() -> None:
 @pytest.mark.parametrize(
     ("listening", "answered", "refused"),
     [
-        ("0.0.0.0", ["10.1.2.3:9404", "127.0.0.1", "[fd00::1]:9", "localhost", OWN_NAME, f"{OWN_NAME}:1"], ["evil.com"]),
+        ("0.0.0.0", ["10.1.2.3:9404", "127.0.0.1", "[fd00::1]:9", "localhost", OWN_NAME, f"{OWN_NAME}:1"], ["evil.x"]),
         ("::1", ["[::1]:7", "localhost"], ["10.1.2.3", OWN_NAME, "evil.example:80"]),
     ],
 )  # fmt: skip

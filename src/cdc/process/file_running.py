@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from cdc.model.errors import TailorbirdError
 from cdc.process.file_private import create_private, private_folder
 from cdc.process.file_topology import home
-from cdc.process.metrics_address import address_to_ask, metrics_address
+from cdc.process.tcp_metrics_address import address_to_ask, metrics_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

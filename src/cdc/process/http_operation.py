@@ -18,8 +18,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 
 from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import UsageError
-from cdc.process.metrics_address import VARIABLE, answers_for, metrics_address
 from cdc.process.tcp_bounded import BoundedListener
+from cdc.process.tcp_metrics_address import VARIABLE, answers_for, metrics_address
 from cdc.process.verdict import HealthVerdict
 
 Judge = Callable[[], tuple[HealthVerdict, dict[str, object]]]

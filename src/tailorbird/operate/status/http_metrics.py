@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cdc.process.metrics_address import address_to_ask, metrics_address
+from cdc.process.tcp_metrics_address import address_to_ask, metrics_address
 
 
 def read_health(port: int, address: str | None = None) -> dict[str, Any] | None:
