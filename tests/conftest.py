@@ -32,6 +32,10 @@ from tests.support.servers import Claim, Servers, named
 settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")
 
+# A JVM of the tests lives for seconds: the second compiler would cost more than it saves, half of a join's processor
+# time. Benchmarks and users run with it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
 ROOT = Path(__file__).parent.parent
 SERVERS = Servers(ROOT)
 CLAIM = Claim(ROOT)

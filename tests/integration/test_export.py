@@ -46,6 +46,7 @@ def captured(unique: Callable[[str], str]) -> Iterator[tuple[str, SourceLog]]:
     committed.close()
 
 
+@pytest.mark.matrix  # kills in the middle of a commit: the test below
 def test_killed_at_random_a_folder_has_each_change_once(captured: tuple[str, SourceLog], tmp_path: Path) -> None:
     """Send SIGKILL as soon as another file exists, twice; the third attempt ends by itself."""
     name, source = captured

@@ -25,7 +25,7 @@ from joins.query.typed import Typed
 from joins.query.value_types import NULL, spark_type
 from tests.joins import meanings
 
-SOME, MANY = (1, 40), (4, 60)  # expressions of each form of a call, and rows
+SOME, MANY = (1, 25), (4, 60)  # expressions of each form of a call, and rows
 AT_ONCE = 100
 Asked = tuple[list[list[Canonical]], Mapping[str, Typed]]  # rows and expressions
 # Expressions that deliberately differ from Spark's: durations, geometries, and windows, which have tests of their own.

@@ -242,7 +242,7 @@ def _typed(value: Any) -> Any:
     return isinstance(value, bool), tuple(map(_typed, value)) if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.matrix)])
 def test_router_and_reader_say_the_same_of_every_record(spark: SparkSession, delivery: str) -> None:
     """Flipped bytes, cut texts, huge numbers, wrong types, half pairs, other encodings: same messages, or refused."""
     plan, chance = plan_of(delivery), random.Random(7)
