@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -56,8 +56,8 @@ def role(path: Path) -> str:
     return prefix if prefix in SYSTEMS and "_" in path.name else "pure"
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -73,15 +73,15 @@ def within(module: str, libraries: set[str]) -> bool:
 
 def faults(path: Path, source: str) -> list[str]:
     """Return the faults of one file, each `name:line: what`."""
-    tree, kind = ast.parse(source), role(path)
+    nodes, kind = list(ast.walk(ast.parse(source))), role(path)
     allowed = SYSTEMS.get(kind, set())
     found = []
-    for line, module in imported(tree):
+    for line, module in imported(nodes):
         if within(module, ALL_SYSTEM_LIBRARIES) and not within(module, allowed):
             found.append(f"{path.name}:{line}: a {kind} file imports {module}")
         if kind == "pure" and within(module, AMBIENT):
             found.append(f"{path.name}:{line}: a pure file imports {module}")
-    for node in ast.walk(tree):
+    for node in nodes:
         if kind != "pure" or not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Name) and node.func.id == "open":
@@ -91,7 +91,7 @@ def faults(path: Path, source: str) -> list[str]:
             owner_name = getattr(owner, "attr", getattr(owner, "id", ""))
             if node.func.attr in FILE_CALLS or (owner_name, node.func.attr) in CLOCK_CALLS:
                 found.append(f"{path.name}:{node.lineno}: a pure file calls {owner_name}.{node.func.attr}")
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (path.name, node.name) not in LONG_FUNCTIONS:
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > LONGEST_FUNCTION and not generated(path):
