@@ -107,7 +107,9 @@ def upwards() -> Iterator[tuple[str, str, str]]:
         (package,), layers = contract["containers"], contract["layers"]
         highest = next(layer for layer in layers if layer != "__main__").split(" | ")[0]
         lowest = layers[-1].split(" | ")[0]
-        yield contract["name"], f"{package.replace('.', '/')}/{lowest}/planted.py", f"import {package}.{highest}\n"
+        path = f"{package.replace('.', '/')}/{lowest}"
+        file = f"{path}/planted.py" if (SRC / path).is_dir() else f"{path}.py"
+        yield contract["name"], file, f"import {package}.{highest}\n"
 
 
 def sideways() -> Iterator[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from cdc.topology.topology import Source
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
+from ingest.events import published as published_module
 from ingest.events import tables as tables_module
 from ingest.events.log_events import (
     CAUGHT_UP,
@@ -107,7 +108,7 @@ def test_a_transaction_during_the_snapshot_costs_the_same_with_many_tables(polic
 def test_a_statement_costs_the_same_with_many_tables(sql: str, policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """It derives the schema of the table that it changes, and looks at no other one."""
     derived: list[TableId] = []
-    derive = tables_module.published
+    derive = published_module.published
 
     def counted(schema: TableSchema, *rest: object) -> TableSchema:
         derived.append(schema.table_id)

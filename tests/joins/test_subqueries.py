@@ -115,7 +115,10 @@ def test_a_value_in_groups_must_be_of_the_group() -> None:
         case(query.format("x"), "k").plan()
 
 
-PUTS = {"a": [[1, 5, 1, "p"], [2, None, 1, "q"], [3, 7, None, None]], "b": [[1, 5, 1, "p"], [2, 6, 1, None]]}
+PUTS: dict[str, list[list[Any]]] = {
+    "a": [[1, 5, 1, "p"], [2, None, 1, "q"], [3, 7, None, None]],
+    "b": [[1, 5, 1, "p"], [2, 6, 1, None]],
+}
 
 
 def put(name: str, values: list[Any]) -> list[Any]:

@@ -45,9 +45,10 @@ def test_the_type_of_a_source_chooses_its_keys() -> None:
         spec_of({**said, "server_id": 7}, "t", "shop")
     with pytest.raises(TailorbirdError, match="replica_identity"):
         spec_of({**GOOD, "replica_identity": "full"}, "t", "shop")
-    for kind in ("kafka", "sql", None, 5, [], {}):
+    unknown: tuple[object, ...] = ("kafka", "sql", None, 5, [], {})
+    for other in unknown:
         with pytest.raises(TailorbirdError, match="agents capture no source of type"):
-            spec_of({**GOOD, "type": kind}, "t", "shop")
+            spec_of({**GOOD, "type": other}, "t", "shop")
 
 
 def test_for_a_source_without_tables_only_the_catalog_is_read() -> None:
