@@ -10,7 +10,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports audit sbom
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports audit sbom
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -124,6 +124,9 @@ bench-freshness: setup ## measure the time from COMMIT to a query result by stag
 
 bench-tables: setup ## measure many tables in one Spark application or one process each; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_tables $(ARGS)
+
+bench-many-tables: $(BIN)/tailorbird ## measure what capture costs with 10, 1,000 and 20,000 tables; needs no server
+	@$(BIN)/python -m benchmarks.bench_many_tables $(ARGS)
 
 bench-verify: setup ## compare `verify` of a log with one query that digests the table; starts its own servers
 	@$(BIN)/python -m benchmarks.bench_verify $(ARGS)

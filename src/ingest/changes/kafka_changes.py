@@ -67,9 +67,11 @@ class KafkaChanges:
 
     def begins(self, table: TableId) -> Offsets:
         """Return the first retained offset of each partition of a table's topic. Implements `ChangeTables`."""
-        topic = change_topic(self._topology.name, table)
+        topic, released = change_topic(self._topology.name, table), self.released(table)
+        if not any(released.values()):  # the topic may not exist before its first record
+            return dict.fromkeys(released, 0)
         with self._translated(), self._consumer() as consumer:
-            parts = [TopicPartition(topic, number) for number in self.released(table)]
+            parts = [TopicPartition(topic, number) for number in released]
             return {p.partition: int(consumer.get_watermark_offsets(p, timeout=TIMEOUT)[0]) for p in parts}
 
     def released(self, table: TableId) -> Offsets:

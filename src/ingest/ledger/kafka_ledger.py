@@ -51,6 +51,7 @@ class KafkaLedger:
         self._at_end: dict[Partition, bool] = {}
         self._ended = False
         self._newest: dict[TableId, TableSchema] = {}
+        self._absent = set[str]()  # topics of tables that have no record yet
         self._consumer = Consumer(
             topology.log.brokers.reader(
                 "tailorbird-ledger", fetch_wait_max_ms=5 if prompt else 50, queued_max_messages_kbytes=65_536
@@ -160,8 +161,15 @@ class KafkaLedger:
             self._assign((*one, OFFSET_BEGINNING) for one in again)
         if known or schema.table_id in self._topology_ledger.without:
             return set(again)
+        self._start(topic)
+        return set(again)
+
+    def _start(self, topic: str) -> None:
+        """Start to read a table's topic. If it does not exist yet, a position that names a record of it tries again."""
         starts = []
-        for number in self._consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions:
+        partitions = self._consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions
+        (self._absent.discard if partitions else self._absent.add)(topic)
+        for number in partitions:
             begin, (_, high) = self._topology_ledger.assigned(topic, number), self._ends(topic, number)
             if begin > high and self._folding:
                 self._topology_ledger.lost(topic, number)
@@ -169,7 +177,6 @@ class KafkaLedger:
             starts.append((topic, number, begin or OFFSET_BEGINNING))
         if self._folding:
             self._assign(starts)
-        return set(again)
 
     def _ends(self, topic: str, partition: int) -> tuple[int, int]:
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ASK)
@@ -185,3 +192,6 @@ class KafkaLedger:
         reach = own_record(self._positions, message.offset(), message.value(), read_reach, message.partition())
         if reach is not None:
             self._topology_ledger.position(reach)
+            if self._absent:
+                for topic in self._absent & {topic for (topic, _), end in reach.ends.items() if end}:
+                    self._start(topic)

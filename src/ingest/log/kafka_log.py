@@ -22,7 +22,15 @@ from cdc.process.kafka_grants import denied
 from cdc.topology.topology import Source, Topology
 from ingest.log.kafka_committed import CommittedRecords
 from ingest.log.kafka_search import KafkaSearch
-from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, SourceTopics, client_settings, make_change_topic
+from ingest.log.kafka_topics import (
+    AT_ONCE,
+    MAX_MESSAGE,
+    TIMEOUT,
+    SourceTopics,
+    client_settings,
+    is_named,
+    make_change_topics,
+)
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record, Recovered
 from ingest.records.findings import Search
 from ingest.records.records import checkpoint_value, history_start, read_checkpoint
@@ -31,6 +39,8 @@ _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 # Milliseconds that a transaction may stay open: the brokers' default. Gateways use less (`kafka_sources`).
 TRANSACTION_TIMEOUT_MS = 900_000
 _POLL_EVERY = 200  # number of appended records after which delivery reports are collected
+# records, and their bytes, that wait for their topics until the next commit
+_WAITING, _WAITING_BYTES = 20_000, 8 * 1024 * 1024
 
 
 class KafkaLog:
@@ -47,8 +57,12 @@ class KafkaLog:
         self._ends: dict[str, dict[int, int]] = {
             name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
         }
-        self._committed: dict[str, dict[int, int]] = {}  # value of `_ends` at the last commit of this session
-        self._ensured = set(topics.changes)
+        # `_ends` of the topics to which this session has committed; those to which it has written since
+        self._committed, self._written = dict[str, dict[int, int]](), set[str]()
+        # existing topics; topics to create with the next commit; records of topics that do not exist, and their bytes
+        self._made = {*topics.made, *_shared_topics(topology, topics)}
+        self._missing, self._waiting, self._waiting_bytes = set[str](), list[Record](), 0
+        self._named = is_named(topology)
         self._searches: list[Search] = []
         self._open, self._began, self._longest = False, 0.0, timeout_ms / 1000
         self._unpolled = 0
@@ -107,17 +121,35 @@ class KafkaLog:
         admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         there = admin.list_topics(timeout=TIMEOUT).topics
-        lost = {topic for topic in self._ends if topic not in there}
-        wanted = [TopicPartition(t, p) for t, ends in self._ends.items() if t not in lost for p in ends]
+        self._made.update(topic for topic in self._ends if topic in there)
+        lost = {topic for topic, ends in self._ends.items() if topic not in there and any(ends.values())}
+        wanted = [
+            TopicPartition(t, p) for t, ends in self._ends.items() if t in there for p, end in ends.items() if end
+        ]
         found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=TIMEOUT) if wanted else {}
         return lost | {t.topic for t, end in found.items() if end.result().offset < self._ends[t.topic][t.partition]}
 
     def ensure_topic(self, name: str) -> None:
-        """Create the change topic `name` if it does not exist. Topics of listed tables exist from the start."""
-        if name not in self._ensured:
-            make_change_topic(self._topology.log, name)
-            self._ensured.add(name)
-            self._ends.setdefault(name, dict.fromkeys(range(self._topics.partitions), 0))
+        """Implements `OpenLog.ensure_topic`.
+
+        The next commit creates the topic of one of the first tables, or of a table that a query names. That of any
+        other table is created when it has a record.
+        """
+        if name not in self._ends:
+            self._ends[name] = dict.fromkeys(range(self._topics.partitions), 0)
+        if name not in self._made and name not in self._missing and (len(self._ends) <= AT_ONCE or self._named(name)):
+            self._missing.add(name)
+
+    def _make_missing(self) -> None:
+        """Create the topics that the next commit needs, in one request, and produce the records that wait for them."""
+        waiting = self._waiting
+        self._missing.update(record.topic for record in waiting)
+        if not self._missing:
+            return
+        make_change_topics(self._topology.log, self._missing)
+        self._made |= self._missing
+        self._missing, self._waiting, self._waiting_bytes = set(), [], 0
+        self._produce(waiting)
 
     def append(self, record: Record) -> None:
         """Implements `ChangeLog.append`. Waits while 100,000 records or 32 MiB are in flight."""
@@ -125,6 +157,25 @@ class KafkaLog:
 
     def extend(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.extend`. Waits while 100,000 records or 32 MiB are in flight."""
+        records = list(records)
+        if not self._made.issuperset([record.topic for record in records]):
+            records = self._held_back(records)
+        self._produce(records)
+
+    def _held_back(self, records: Iterable[Record]) -> list[Record]:
+        """Return the records of topics that exist. The others wait for the next commit, or until there are too many."""
+        ready: list[Record] = []
+        for record in records:
+            if record.topic in self._made:
+                ready.append(record)
+                continue
+            self._waiting.append(record)
+            self._waiting_bytes += len(record.key) + len(record.value or b"")
+        if len(self._waiting) > _WAITING or self._waiting_bytes > _WAITING_BYTES:
+            self._make_missing()
+        return ready
+
+    def _produce(self, records: Iterable[Record]) -> None:
         produce, delivered = self._producer.produce, self._delivered
         try:
             self._begin()
@@ -148,12 +199,15 @@ class KafkaLog:
 
     def undelivered(self, seconds: float = 0.0) -> int:
         """Return how many records Kafka has not acknowledged, after waiting at most `seconds` for that."""
+        if seconds:
+            self._make_missing()
         with self._translated("append"):
             self._producer.poll(seconds)
-        return len(self._producer)
+        return len(self._producer) + len(self._waiting)
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Implements `ChangeLog.commit`. The checkpoint's record contains the end offset of each change topic, too."""
+        self._make_missing()
         with self._translated("commit"):
             self._begin()
             if self._producer.flush(TIMEOUT):
@@ -167,10 +221,13 @@ class KafkaLog:
                 partition=self._topics.positions_partition,
             )
             self._producer.commit_transaction(TIMEOUT)
-            self._open, self._committed = False, {topic: dict(ends) for topic, ends in self._ends.items()}
+            self._open = False
+            self._committed |= {topic: dict(self._ends[topic]) for topic in self._written}
+            self._written.clear()
 
     def abort(self) -> None:
         """Discard what was appended since the last commit. Implements `ChangeLog`."""
+        self._waiting, self._waiting_bytes = [], 0
         if not self._open:
             return
         self._open = False
@@ -222,6 +279,7 @@ class KafkaLog:
             partition, end = message.partition(), message.offset() + 1
             if end > ends.get(partition, 0):
                 ends[partition] = end
+                self._written.add(message.topic())
 
     def restate(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.restate`. The next checkpoint records where these records begin."""
@@ -243,7 +301,7 @@ class KafkaLog:
 
     def search(self, search: Search) -> None:
         """Implements `ChangeLog.search`, with a separate thread."""
-        if search.topic not in self._ensured and search.topic not in self._ends:
+        if search.topic not in self._made:
             search.done = True
             return
         self._searches = [*(one for one in self._searches if not one.done), search]
@@ -286,3 +344,10 @@ class KafkaLog:
         except SystemError as again:
             return again.__cause__.args[0] if isinstance(again.__cause__, KafkaException) else self._failure
         return self._failure
+
+
+def _shared_topics(topology: Topology, topics: SourceTopics) -> frozenset[str]:
+    """Return the topics that all sources share, which exist from the start."""
+    return frozenset(
+        (topics.schemas, topics.history, topics.quarantine, topics.positions, naming.dead_letter_topic(topology.name))
+    )

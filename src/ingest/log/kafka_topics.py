@@ -1,21 +1,34 @@
-"""Create the topics of a source. Safe to repeat, and to run while captures of other sources do the same."""
+"""Create the topics of a source. Safe to repeat, and to run while captures of other sources do the same.
+
+The change topics of a source's first tables exist from the start, and those that a query of the topology names, so that
+readers find them. With more tables, a topic is created when its table has a first record: most tables of a server with
+thousands are empty or never change.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in __all__
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __all__
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 from cdc.model import dead_letter_end, naming
 from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
+from cdc.model.identifiers import fold_identifier
 from cdc.topology.topology import Log, Source, Topology
 
 MAX_MESSAGE = 16 * 1024 * 1024  # maximum bytes of a record batch; `images.MAX_IMAGE` keeps records below it
@@ -23,13 +36,24 @@ _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
 TIMEOUT = 30.0  # seconds that one call waits for the brokers
 _PLACES = 8  # partitions of `…positions` that sources outside the topology file share
 _WEEK_MS = 7 * 24 * 3600 * 1000
+AT_ONCE = 100  # so many change topics of a source exist before their tables have a record
+_NOT_YET = (  # errors of a broker that has not heard of a new topic, or that it leads its partitions
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+)
+_BATCH = 200  # topics that one request creates or describes
+_NAME = re.compile(r"`([^`]+)`|\"([^\"]+)\"|([\w$]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTopics:
     """Names of a source's topics, number of partitions of its change topics, and its partition of `…positions`.
 
-    `open_ended`: more change topics may appear, for tables that the topology does not list.
+    `open_ended`: more change topics may appear, for tables that the topology does not list. `made` are the topics of
+    changes that are known to exist.
     """
 
     changes: tuple[str, ...]
@@ -40,6 +64,7 @@ class SourceTopics:
     positions: str
     positions_partition: int
     open_ended: bool = False
+    made: frozenset[str] = frozenset()
 
 
 def source_topics(topology: Topology, source: Source) -> SourceTopics:
@@ -63,7 +88,7 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
 
 
 def make_topics(topology: Topology, source: Source) -> SourceTopics:
-    """Create the topics of a source that do not exist.
+    """Create the topics of a source that do not exist: those of all sources, and the change topics of its first tables.
 
     Raises Retriable while Kafka is unavailable, and UsageError if a topic has another number of partitions than the
     topology.
@@ -76,7 +101,9 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
         "retention.ms": str(4 * _WEEK_MS),
         "max.message.bytes": str(MAX_MESSAGE),
     }
-    wanted: dict[str, tuple[int, dict[str, str]]] = dict.fromkeys(topics.changes, (log.partitions, compacted))
+    named = is_named(topology)
+    first = {*topics.changes[:AT_ONCE], *filter(named, topics.changes)}
+    wanted: dict[str, tuple[int, dict[str, str]]] = dict.fromkeys(sorted(first), (log.partitions, compacted))
     wanted[topics.schemas] = wanted[topics.history] = (1, compacted)
     places = max(len(topology.sources), topics.positions_partition + 1)
     wanted[topics.positions] = (places, compacted)
@@ -84,21 +111,49 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     wanted[naming.dead_letter_topic(topology.name)] = (1, dead_letter_end.TOPIC)
     with _answering(log) as admin:
         found = _partition_counts(admin)
-        for name, (partitions, config) in wanted.items():
-            if name not in found:
-                _make(admin, NewTopic(name, partitions, log.replication_factor, config=config))
+        missing = [
+            NewTopic(name, partitions, log.replication_factor, config=config)
+            for name, (partitions, config) in wanted.items()
+            if name not in found
+        ]
+        _make(admin, missing)
         if found.get(topics.positions, places) < places:
             grown = NewPartitions(topics.positions, places)
             admin.create_partitions([grown])[topics.positions].result(TIMEOUT)
-        found = _when_ready(admin, wanted)
-    for name in topics.changes:
+        found |= _when_ready(admin, wanted)
+    made = frozenset(name for name in topics.changes if name in found)
+    for name in sorted(made):
         _check_partitions(log, name, found[name])
-    return topics
+    return replace(topics, made=made)
 
 
-def make_change_topic(log: Log, name: str) -> None:
-    """Create the change topic `name` if it does not exist. Raises Retriable while Kafka is unavailable."""
-    _check_partitions(log, name, make_topic(log, name, log.partitions, _compacted(log)))
+def is_named(topology: Topology) -> Callable[[str], bool]:
+    """Return the function that says whether a change topic is one of a table that a query may read, by its name.
+
+    It may say so of others, too: queries are not parsed here.
+    """
+    names = {
+        fold_identifier(next(filter(None, found)))
+        for table in topology.tables.values()
+        for found in _NAME.findall(table.query)
+    }
+
+    def named(topic: str) -> bool:
+        table = naming.table_of(topology.name, topic)
+        return table is None or fold_identifier(table.table) in names
+
+    return named
+
+
+def make_change_topics(log: Log, names: Iterable[str]) -> None:
+    """Create change topics that do not exist, all at once. Raises Retriable while Kafka is unavailable, and UsageError
+    for a topic that Kafka refuses, or that has another number of partitions than the topology."""
+    wanted = sorted(names)
+    with _answering(log) as admin:
+        _make(admin, [NewTopic(n, log.partitions, log.replication_factor, config=_compacted(log)) for n in wanted])
+        found = _when_ready(admin, wanted)
+    for name in wanted:
+        _check_partitions(log, name, found[name])
 
 
 def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) -> int:
@@ -108,8 +163,8 @@ def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) 
     """
     with _answering(log) as admin:
         if name not in _partition_counts(admin):
-            _make(admin, NewTopic(name, partitions, log.replication_factor, config=dict(config)))
-        return _when_ready(admin, {name: None})[name]
+            _make(admin, [NewTopic(name, partitions, log.replication_factor, config=dict(config))])
+        return _when_ready(admin, [name])[name]
 
 
 @contextmanager
@@ -169,31 +224,59 @@ def _partition_counts(admin: AdminClient) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=5.0).topics.items()}
 
 
-def _make(admin: AdminClient, topic: NewTopic) -> None:
-    try:
-        admin.create_topics([topic])[topic.topic].result(TIMEOUT)
-    except KafkaException as error:
-        code = error.args[0].code()
-        if code == KafkaError.TOPIC_EXCEPTION:  # another topic's name differs only in `.` and `_`
-            remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
-            raise UsageError(f"Kafka refuses topic {topic.topic}: {error.args[0].str()}", remedy) from error
-        if code != KafkaError.TOPIC_ALREADY_EXISTS:  # another capture has just created it
-            raise
+def _make(admin: AdminClient, topics: list[NewTopic]) -> None:
+    """Create topics: all requests are sent before the first answer is awaited."""
+    answers: dict[str, Future[None]] = {}
+    for at in range(0, len(topics), _BATCH):
+        answers |= admin.create_topics(topics[at : at + _BATCH])
+    for name, answer in answers.items():
+        try:
+            answer.result(TIMEOUT)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_EXCEPTION:  # another topic's name differs only in `.` and `_`
+                remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
+                raise UsageError(f"Kafka refuses topic {name}: {error.args[0].str()}", remedy) from error
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:  # another capture has just created it
+                raise
 
 
-def _when_ready(admin: AdminClient, wanted: Mapping[str, object]) -> dict[str, int]:
+def _when_ready(admin: AdminClient, wanted: Collection[str]) -> dict[str, int]:
     """Return the number of partitions of each wanted topic, once all partitions have a leader. Raises Retriable
     otherwise."""
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        topics = admin.list_topics(timeout=TIMEOUT).topics
-        ready = {
-            name: len(topic.partitions)
-            for name, topic in topics.items()
-            if topic.partitions and all(partition.leader >= 0 for partition in topic.partitions.values())
-        }
-        if ready.keys() >= wanted.keys():
-            return ready
-        if time.monotonic() > deadline:
-            raise Retriable(f"Kafka has no leader for {', '.join(sorted(wanted.keys() - ready.keys()))}")
-        time.sleep(0.05)
+    deadline, ready, left = time.monotonic() + TIMEOUT, dict[str, int](), sorted(wanted)
+    while left:
+        for at in range(0, len(left), _BATCH):
+            ready |= _described(admin, left[at : at + _BATCH])
+        left = [name for name in left if name not in ready]
+        if left and time.monotonic() > deadline:
+            shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more topics" if len(left) > 10 else "")
+            raise Retriable(f"Kafka has no leader for {shown}")
+        if left:
+            time.sleep(0.05)
+    return ready
+
+
+def _described(admin: AdminClient, names: list[str]) -> dict[str, int]:
+    """Return the number of partitions of those topics whose partitions all have a leader."""
+    ready: dict[str, int] = {}
+    for name, answer in admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT).items():
+        try:
+            partitions = answer.result(TIMEOUT).partitions
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET:
+                raise
+            continue  # the broker that answered does not know it yet
+        if partitions and all(partition.leader is not None for partition in partitions):
+            ready[name] = len(partitions)
+    # a broker may describe a topic before it accepts requests as the leader of its partitions
+    newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+    asked = {TopicPartition(name, number): newest for name, count in ready.items() for number in range(count)}
+    for at, answer in admin.list_offsets(asked, request_timeout=TIMEOUT).items() if asked else ():
+        try:
+            answer.result(TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET:
+                raise
+            ready.pop(at.topic, None)
+    return ready
