@@ -28,6 +28,8 @@ class GroupGenerator(Generator):
             [self.chance.choice([("'all'", "varchar(9)"), ("2", "int")])] if whole else identity or self._keys(aliases)
         )
         functions = [self._function(aliases) for _ in range(self.chance.randint(1, 4))]
+        if not whole and not identity and self._maybe("windows", 0.15):
+            functions.append(self._over_groups(keys))
         items = [*keys, *functions]
         if self._maybe("over", 0.3):
             items.append(self._over(aliases))
@@ -108,7 +110,9 @@ class GroupGenerator(Generator):
         if "extremes" in self.constructs:
             made += [(f"{pick(['min', 'max'])}({any_})", type_)] * 3
         if "by" in self.constructs:
-            made += [(f"{pick(['min_by', 'max_by'])}({any_}, {exact})", type_)] * 2
+            # verify cannot compute it of inexact numbers and of bytes
+            value, of = self._item(aliases, *EXACT, otherwise="1")
+            made += [(f"{pick(['min_by', 'max_by'])}({value}, {exact})", of)] * 2
         if "lists" in self.constructs:
             made += [(f"collect_list({any_})", "list"), (f"collect_set({exact})", "list")]
         if "conditions" in self.constructs:
@@ -118,6 +122,23 @@ class GroupGenerator(Generator):
         if self._maybe("filter", 0.2):
             text += f" FILTER (WHERE {self._condition(aliases)})"
         return text, found
+
+    def _over_groups(self, keys: list[tuple[str, str]]) -> tuple[str, str]:
+        """Return an aggregate over the groups of a partition."""
+        columns = [key for key, _ in keys if re.fullmatch(r"\w+\.\w+", key)]
+        partition = f"PARTITION BY {self.chance.choice(columns)}" if columns and self.chance.random() < 0.6 else ""
+        return f"{self.chance.choice(['sum(count(*))', 'max(count(*))', 'count(*)'])} OVER ({partition})", "bigint?"
+
+    def _over_partition(self, aliases: list[Alias]) -> tuple[str, str]:
+        """Return an aggregate over the rows of a partition."""
+        number, _ = self._item(aliases, "int", "bigint", "tinyint", otherwise="3")
+        columns = [self._item(aliases, *EXACT, otherwise="")[0] for _ in range(self.chance.choice([0, 1, 1, 1, 2]))]
+        partition = f"PARTITION BY {', '.join(columns)}" if columns and all(columns) else ""
+        call, type_ = self.chance.choice([
+            ("count(*)", "bigint"), (f"count({number})", "bigint"), (f"sum({number})", "bigint?"),
+            (f"sum({number}) FILTER (WHERE {self._condition(aliases)})", "bigint?"), (f"avg({number})", "double?"),
+        ])  # fmt: skip
+        return f"{call} OVER ({partition})", type_
 
     def _over(self, aliases: list[Alias]) -> tuple[str, str]:
         number, _ = self._item(aliases, "int", "bigint", "tinyint", otherwise="2")

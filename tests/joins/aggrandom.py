@@ -21,7 +21,7 @@ from tests.joins.joinrandom import Alias, Join, Table, is_wide
 GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys", "having", "over", "filter"})
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
 QUERIES = frozenset({"distinct", "union_all", "union", "top", "view", "subquery", "with"})
-JOINS = frozenset({"exists", "scalar", "right", "on"})
+JOINS = frozenset({"exists", "scalar", "windows", "right", "on"})
 MANY = frozenset({"many", "full"})
 MOST = 8  # tables in a query that others read; a plan has at most 127 joins and groups
 CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS
@@ -91,6 +91,7 @@ class _Aggregated(TopGenerator):
         keys = [f"k{i}" for i in range(len(items))]
         more = [self._item(aliases) for _ in range(self.chance.randint(1, 4))]
         more += [self._scalar(aliases, tables)] if self._maybe("scalar", 0.3) else []
+        more += [self._over_partition(aliases)] if self._maybe("windows", 0.2) else []
         columns = {name: type_ for name, (_, type_) in zip(names_of(len(keys), len(more)), items + more, strict=True)}
         made = select_of(items + more, columns, text)
         self.plain |= {made, f"({made})"}

@@ -49,6 +49,7 @@ class _Flattener:
         self.flat = Flat()
         # the expression of each column name, by alias of the query
         self.scope: dict[str, dict[str, exp.Expr]] = {}
+        self.unread: set[str] = set()  # aliases of subqueries for a partition of NULL that does not exist
         self.former: dict[str, dict[str, exp.Expr]] = {}  # the same for columns that their table has dropped
 
     def refuse(self, place: Place, what: str, expected: str) -> NoReturn:
@@ -71,6 +72,9 @@ class _Flattener:
 
     def _enter(self, relation: Relation, join: Join | None) -> None:
         """Add a relation after FROM or JOIN: a captured table, a merged subquery, or a separate subquery."""
+        if join is not None and any(self._never_null(column, join.place) for column in join.if_null):
+            self.unread.add(relation.alias)
+            return
         inside = Flat()
         if relation.table_id is not None:
             first = self._captured(relation, self.reads.schemas[relation.table_id])
@@ -86,6 +90,15 @@ class _Flattener:
             self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on, full=join.full))
         self.flat.joins += inside.joins
         self.flat.where += inside.where
+
+    def _never_null(self, column: exp.Column, place: Place) -> bool:
+        """Return whether a column has a value in each result row: it is NOT NULL, and no join may lack its row."""
+        found = self._column(column, place)
+        if not isinstance(found, exp.Column) or any(join.full for join in self.flat.joins):
+            return False
+        known = self.flat.shapes[found.table].column(found.name)
+        optional = {join.alias for join in self.flat.joins if not join.inner}
+        return known is not None and not known.nullable and found.table not in optional
 
     def _captured(self, relation: Relation, schema: TableSchema) -> str:
         alias = self.prefix + relation.alias
@@ -218,7 +231,9 @@ class _Flattener:
         expression."""
         if isinstance(node, exp.Column):
             return self._column(node, place).copy()
-        bound = node.copy()
+        bound = _without(node, self.unread) if self.unread else node.copy()
+        if isinstance(bound, exp.Column):
+            return self._column(bound, place).copy()
         for column in list(bound.find_all(exp.Column)):
             found = self._column(column, place).copy()
             column.replace(found if isinstance(found, exp.Column) else exp.Paren(this=found))
@@ -259,6 +274,20 @@ class _Flattener:
             if isinstance(schema, TableSchema) and kind is not None:
                 what = f"column {schema.table_id}.{name} has type {kind}, which is not captured"
                 self.refuse(place, what, "a query without it")
+
+
+def _without(node: exp.Expr, aliases: set[str]) -> exp.Expr:
+    """Return an expression without the branches of CASE that read these tables (`joins.select.rewrite.partitions`)."""
+    copy = exp.Paren(this=node.copy())
+    for case in reversed(list(copy.find_all(exp.Case))):  # inner ones first
+        ifs = case.args["ifs"]
+        kept = [one for one in ifs if not any(c.table in aliases for c in one.args["true"].find_all(exp.Column))]
+        if not kept:
+            case.replace(case.args["default"])
+        elif len(kept) < len(ifs):
+            case.set("ifs", kept)
+    inner: exp.Expr = copy.this
+    return inner
 
 
 def _column(alias: str, name: str) -> exp.Expr:

@@ -253,10 +253,8 @@ class _Parser:
     def _relation(self, node: exp.Expr) -> Relation:
         query: Query | None = None
         view, table_id = None, None
-        alias = node.alias or node.name
+        alias = node.alias or node.name or f"query{len(self.relations)}"
         if isinstance(node, exp.Subquery) and not node.args.get("pivots"):
-            if not alias:
-                self.refuse(node, "a query without a name", "(SELECT …) name")
             query = _Parser(self.topology, self.table, self.named).read(node.this)
         elif not isinstance(node, exp.Table):
             self.refuse(node, f"a {node.key} where a table is expected", "source.table, or (SELECT …) name")
@@ -355,7 +353,8 @@ class _Parser:
         self.relations[semijoin.alias] = relation
         for part in semijoin.on:
             self._check(part)
-        return Join(relation=relation, inner=not absent, on=semijoin.on, place=place)
+        if_null = semijoin.if_null if isinstance(semijoin, ScalarJoin) else ()
+        return Join(relation=relation, inner=not absent, on=semijoin.on, place=place, if_null=if_null)
 
     def _check_joined(self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]) -> None:
         """Check that each joined table has an equality with another table. Keys are checked later, with the schemas."""

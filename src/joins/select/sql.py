@@ -47,13 +47,16 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """`[LEFT | FULL] JOIN relation ON condition AND …`. `on` is empty after a comma or CROSS JOIN."""
+    """`[LEFT | FULL] JOIN relation ON condition AND …`. `on` is empty after a comma or CROSS JOIN.
+
+    `if_null` are columns of earlier tables. If one of them is never NULL, nothing reads the relation."""
 
     relation: Relation
     inner: bool
     on: tuple[exp.Expr, ...]
     place: Place
     full: bool = False
+    if_null: tuple[exp.Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

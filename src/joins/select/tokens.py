@@ -18,6 +18,7 @@ from joins.query.functions.dates import PATTERN, pattern_for
 from joins.query.functions.spatial import renamed
 from joins.query.functions.windows import TimeWindow
 from joins.select.rewrite.limits import with_limits
+from joins.select.rewrite.partitions import with_partitions
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
 # Refuses at a line (from 0) and a column (from 1): the error, and the expected form.
@@ -55,7 +56,8 @@ def statements_of(text: str) -> list[exp.Expr | None]:
     for start in called:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
     statements = list(sqlglot.parse(text, dialect="spark"))
-    return [None if one is None else with_limits(renamed(_renamed(one) if called else one)) for one in statements]
+    named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
+    return [None if one is None else with_limits(with_partitions(one)) for one in named]
 
 
 def _renamed(statement: exp.Expr) -> exp.Expr:

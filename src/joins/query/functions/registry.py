@@ -241,7 +241,8 @@ def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
     With `aggregates`, calls of aggregate functions are allowed."""
     if isinstance(node, exp.Window):
         text = f"{node.sql('spark')} within an expression or a condition"
-        refuse(node, text, "ROW_NUMBER() OVER (…) AS n as a column of a query in FROM, and WHERE n <= 10 around it")
+        expected = "ROW_NUMBER() OVER (…) AS n as a column of a query in FROM, and WHERE n <= 10 around it"
+        refuse(node, text, f"{expected}; or sum(a.x) OVER (PARTITION BY a.y) without ORDER BY")
     call = next(aggregates_in(node), None)
     if call is node:
         if not aggregates:

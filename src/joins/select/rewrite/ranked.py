@@ -19,6 +19,7 @@ from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts
 
 MOST = 100
 FORM = "ROW_NUMBER() OVER (PARTITION BY a.x ORDER BY a.y DESC) AS n"
+WHOLE = "sum(a.x) OVER (PARTITION BY a.y), of one or two plain columns of one table, without ORDER BY and DISTINCT"
 AROUND = "SELECT t.x, t.n FROM (SELECT …) t WHERE t.n <= 10"
 HIDDEN = "_n"  # the number in a query that does not select it
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
@@ -57,7 +58,7 @@ def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking
     """Convert one window expression, without its limit. Raises Unsupported for all but ROW_NUMBER() with ORDER BY."""
     if not isinstance(window.this, exp.RowNumber):
         what = f"{window.this.sql('spark')} OVER (…) is not supported"
-        refuse(window, what, f"{FORM}, and around it {AROUND}; or GROUP BY in a query of its own, joined by its key")
+        refuse(window, what, f"{FORM}, and around it {AROUND}; or {WHOLE}")
     if window.args.get("alias") is not None:
         refuse(window, f"ROW_NUMBER() OVER {window.args['alias'].name}, a window with a name", FORM)
     if window.args.get("spec") is not None:

@@ -20,30 +20,36 @@ from joins.select.rewrite.existence import rewritten
 from joins.select.rewrite.semijoin import correlated, must_be_select
 
 SCALAR = "_scalar"  # begins the alias of such a join
+IF_NULL = "if_null"  # key of a subquery's metadata: columns without whose NULL nothing reads it
 _COUNTS = (exp.Count, exp.CountIf)
 _AGGREGATE = "an aggregate such as max(x), or a LEFT JOIN by its key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarJoin:
-    """A join that replaces a subquery: `LEFT JOIN (query) alias ON …`. `at` is the subquery, for errors."""
+    """A join that replaces a subquery: `LEFT JOIN (query) alias ON …`. `at` is the subquery, for errors.
+
+    It is read only where all columns of `if_null` are NULL."""
 
     query: exp.Select
     alias: str
     on: tuple[exp.Expr, ...]
     at: exp.Expr
+    if_null: tuple[exp.Column, ...] = ()
 
 
 def without_subqueries(select: exp.Select, outer: frozenset[str]) -> tuple[exp.Select, list[ScalarJoin]]:
     """Replace the subqueries of a SELECT that are values. Return it with the joins that compute them.
 
     `outer` are the names of its tables. Raises Unsupported for subqueries that cannot be rewritten."""
-    group, having, where = (select.args.get(key) for key in ("group", "having", "where"))
+    group, having, where, qualify = (select.args.get(key) for key in ("group", "having", "where", "qualify"))
     subqueries = _Subqueries(outer, None if group is None else group.expressions)
     items = [subqueries.replaced(node, grouped=group is not None) for node in select.expressions]
     conditions: dict[str, exp.Expr] = {}
     if having is not None:
         conditions["having"] = exp.Having(this=subqueries.replaced(having.this, grouped=True))
+    if qualify is not None:
+        conditions["qualify"] = exp.Qualify(this=subqueries.replaced(qualify.this, grouped=group is not None))
     if subqueries.joins and group is None and (having is not None or any(any(aggregates_in(one)) for one in items)):
         expected = "the aggregates in FROM (SELECT …) name, and the subquery around them"
         refuse(subqueries.joins[0].at, "a subquery beside an aggregate of all rows", expected)
@@ -101,7 +107,9 @@ class _Subqueries:
         if meaning not in self._known:  # subqueries of the same rows share a join
             alias = f"{SCALAR}{len(self.joins)}"
             on = tuple(exp.EQ(this=_column(alias, f"k{i}"), expression=one) for i, one in enumerate(outside))
-            self._known[meaning] = ScalarJoin(query=query, alias=alias, on=on, at=subquery)
+            self._known[meaning] = ScalarJoin(
+                query=query, alias=alias, on=on, at=subquery, if_null=subquery.meta.get(IF_NULL, ())
+            )
             self.joins.append(self._known[meaning])
         value = _value(item, self._known[meaning])
         return exp.Max(this=value) if grouped else value

@@ -1,0 +1,122 @@
+"""Aggregates over whole partitions: `sum(x) OVER (PARTITION BY y)`, and what they are rewritten to.
+
+`aggrandom` has them in random queries."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import duckdb
+import pytest
+import sqlglot
+
+from cdc.model.errors import TopologyError
+from joins.query.plan import Plan
+from joins.select.tokens import statements_of
+from tests.joins.joincase import Case, run_case
+
+TABLES: dict[str, dict[str, Any]] = {
+    "shop.a": {"key": ["id"], "id": "int", "x": "int?", "k": "int?", "side": "varchar(9)"},
+    "shop.b": {"key": ["id"], "id": "int", "y": "int?", "k": "int?"},
+}
+QUERIES = [
+    "SELECT a.id, sum(a.x) OVER (PARTITION BY a.k) AS t, count(*) OVER () AS n FROM shop.a a",
+    "SELECT id, max(x) OVER (PARTITION BY k, side) - x AS d FROM shop.a",
+    "SELECT a.id, count(DISTINCT a.x) OVER (PARTITION BY b.k) AS t FROM shop.a a LEFT JOIN shop.b b ON b.id = a.x",
+    "SELECT a.id, sum(a.x) FILTER (WHERE a.x > 2) OVER (PARTITION BY a.side) AS t FROM shop.a a WHERE a.k IS NOT NULL",
+    "SELECT a.id, a.x + count(*) OVER (PARTITION BY a.k) AS t FROM shop.a a"
+    " WHERE EXISTS (SELECT 1 FROM shop.b b WHERE b.k = a.k)",
+    "SELECT k AS id, count(*) AS n, sum(count(*)) OVER () AS t FROM shop.a GROUP BY k",
+    "SELECT a.k AS id, a.side, sum(sum(a.x)) OVER (PARTITION BY a.side) AS t FROM shop.a a GROUP BY a.k, a.side",
+    "SELECT k % 2 AS id, sum(x) AS total, max(sum(x)) OVER () AS most FROM shop.a GROUP BY 1 HAVING total > 3",
+    "SELECT id, count(*) OVER (PARTITION BY k) AS n"
+    " FROM (SELECT id, k, max(x) OVER (PARTITION BY side) AS m FROM shop.a) q WHERE m > 2",
+    "SELECT id, CASE WHEN k = 1 THEN sum(x) OVER (PARTITION BY side) END AS n FROM shop.a",
+    "SELECT id, x - min(x) OVER () AS t FROM shop.a ORDER BY t DESC, id LIMIT 2",
+]
+
+
+def case(query: str, *row_key: str, history: list[list[Any]] | None = None) -> Case:
+    key = row_key or (("id", "side") if "a.side, sum" in query else ("id",))
+    return Case(tables=TABLES, query=query, row_key=list(key), history=history or [])
+
+
+def grouped(plan: Plan) -> int:
+    return sum(fragment.group is not None for fragment in plan.fragments)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_rewritten_query_means_the_same(query: str) -> None:
+    """DuckDB computes both texts over random rows, many of them NULL."""
+    chance = random.Random(1)
+    database = duckdb.connect()
+    database.execute("CREATE SCHEMA shop")
+    for name in "ab":
+        columns = [column for column in TABLES[f"shop.{name}"] if column != "key"]
+        types = ", ".join(f"{column} {'VARCHAR' if column == 'side' else 'INT'}" for column in columns)
+        database.execute(f"CREATE TABLE shop.{name} ({types})")
+        for number in range(12):
+            row = [number, *(chance.choice([None, 1, 2, 3, 4]) for _ in columns[1:])]
+            row = ["lr"[number % 2] if column == "side" else v for column, v in zip(columns, row, strict=True)]
+            database.execute(f"INSERT INTO shop.{name} VALUES ({', '.join('?' * len(row))})", row)
+    rewritten = statements_of(query)[0]
+    assert rewritten is not None
+    assert rewritten.find(sqlglot.exp.Subquery) is not None
+    written = sqlglot.transpile(query, read="spark", write="duckdb")[0]
+    found, wanted = (database.execute(text).fetchall() for text in (rewritten.sql("duckdb"), written))
+    assert sorted(found, key=repr) == sorted(wanted, key=repr) != []
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_partitions_follow_their_rows(query: str) -> None:
+    """Rows join, leave and change partitions, also that of NULL; the result equals DuckDB's at every step."""
+    chance, history = random.Random(2), list[list[Any]]()
+    for _ in range(40):
+        name = chance.choice("aab")
+        columns = [column for column in TABLES[f"shop.{name}"] if column not in ("key", "id")]
+        row: dict[str, Any] = {"id": chance.randrange(5)}
+        if chance.random() < 0.2:
+            history.append(["delete", f"shop.{name}", row])
+            continue
+        for column in columns:
+            row[column] = chance.choice(["l", "r"]) if column == "side" else chance.choice([None, 1, 2, 3, 4])
+        history += [["put", f"shop.{name}", row], *([["quiet"]] if chance.random() < 0.3 else [])]
+    run_case(case(query, history=history), seed=1)
+
+
+def test_a_column_that_is_never_null_has_one_lookup() -> None:
+    """No query reads the partition of NULL of a column that is NOT NULL, unless an outer join may lack its row."""
+    window = "count(*) OVER (PARTITION BY a.{}) AS n"
+    assert grouped(case(f"SELECT a.id, {window.format('side')} FROM shop.a a").plan()) == 1
+    assert grouped(case(f"SELECT a.id, {window.format('k')} FROM shop.a a").plan()) == 2
+    outer = f"SELECT b.id, {window.format('side')} FROM shop.b b LEFT JOIN shop.a a ON a.id = b.k"
+    assert grouped(case(outer).plan()) == 2
+    assert grouped(case(outer.replace("LEFT ", "")).plan()) == 1
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        "sum(x) OVER (PARTITION BY k ORDER BY id)",
+        "sum(x) OVER (PARTITION BY k % 2)",
+        "sum(x) OVER (PARTITION BY id, k, side)",
+        "sum(x) OVER (PARTITION BY a.k, b.k)",
+        "sum(x) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+        "rank() OVER (ORDER BY x)",
+        "collect_list(x) OVER (PARTITION BY k)",
+    ],
+)
+def test_other_windows_are_refused(window: str) -> None:
+    """The error has the position of the window, and a form that works."""
+    tables = "shop.a a JOIN shop.b b ON b.id = a.id" if "b.k" in window else "shop.a"
+    with pytest.raises(TopologyError, match=r"query line 1, column \d+"):
+        case(f"SELECT a.id, {window} AS n FROM {tables}").plan()
+
+
+def test_a_query_in_from_needs_no_name() -> None:
+    """Its columns are named as they are."""
+    history: list[list[Any]] = [["put", "shop.b", {"id": n, "y": n, "k": 1}] for n in range(3)]
+    run_case(
+        case("SELECT k AS id, n FROM (SELECT k, sum(y) AS n FROM shop.b GROUP BY k) WHERE n > 1", history=history), 1
+    )
