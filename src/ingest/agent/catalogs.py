@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ingest.agent.policy import LocalConnection
-from ingest.agent.policy_check import ServerDatabase
 from ingest.fleet.catalog import DatabaseSeen
+
+if TYPE_CHECKING:
+    from ingest.agent.policy_check import ServerDatabase  # it parses SQL, which is slow to import
 
 
 def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:

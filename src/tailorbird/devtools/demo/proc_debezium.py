@@ -12,7 +12,7 @@ from pathlib import Path
 from cdc.model.errors import Fatal, TailorbirdError, UsageError
 from tailorbird.operate.probes.login import Login
 
-_JAVA = Path(__file__).parents[3] / "benchmarks" / "capture" / "debezium"
+_JAVA = Path(__file__).parents[4] / "benchmarks" / "capture" / "debezium"
 _SERVER_ID = 9507  # its id as a replica of MySQL
 
 
