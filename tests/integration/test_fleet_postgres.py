@@ -132,6 +132,34 @@ def test_postgres_through_an_agent(fleet: FleetOnServers, server: PgServer) -> N
     assert fleet.kill(other, signal.SIGTERM) == 0
 
 
+@pytest.mark.matrix
+def test_a_second_agent_takes_over_the_slot(fleet: FleetOnServers, server: PgServer) -> None:
+    """The first agent is suspended past its lease while it reads the slot, then resumed. It writes nothing more."""
+    captured, first = fleet.captured, "paris"
+    fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
+    fleet.gateway("g1")
+    for name in (first, "lyon"):
+        fleet.agent(name, POLICY.format(port=server.port, name=captured.name))
+    fleet.until(lambda: len(fleet.api("agents") or ()) == 2, "an agent does not dial")
+    place = ("--agent", first, "--agent", "lyon", "--connection", "db", "--table", "u", "--wait", "60")
+    fleet.ask("source", "add", "shop", "--type", "postgresql", *place)
+    fleet.until(lambda: len(rows(captured, "u")) == 2, "the table did not arrive")
+    assert fleet.api("sources")[0]["agent"] == first
+    fleet.processes[first].send_signal(signal.SIGSTOP)
+    captured.sql("INSERT INTO u VALUES (10, 10)")
+    fleet.until(lambda: 10 in rows(captured, "u"), "no agent took over", 120)
+    assert fleet.api("sources")[0]["agent"] == "lyon"
+    fleet.processes[first].send_signal(signal.SIGCONT)
+    captured.sql("INSERT INTO u VALUES (11, 11)")
+    fleet.until(lambda: 11 in rows(captured, "u"), "after it resumed, the first agent stopped the second")
+    fleet.until(
+        lambda: {one["agent"]: len(one["sources"]) for one in fleet.api("agents")} == {first: 0, "lyon": 1},
+        "two agents have the source",
+    )
+    reported = [event["after"]["id"] for event in captured.events("u") if event["op"] == "c"]
+    assert reported == [10, 11], "lost, or published twice"
+
+
 def _read_again(captured: Any) -> set[int]:
     """Return the ids of rows from 1000 on that a snapshot has read."""
     return {
