@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from cdc.model.escapes import dotted
@@ -64,10 +65,21 @@ class Column:
         return value
 
 
+# Thousands of tables have equal columns, such as those of a schema per tenant: they share one object.
+_shared = lru_cache(1 << 16)(Column)
+
+
+def column_of(*, default: Canonical = None, **attributes: Any) -> Column:
+    """Return a column with these attributes. Equal columns without a default are one object. Raises TypeError for other
+    attributes."""
+    # values of a default may be equal though they differ, such as 1 and True
+    return _shared(**attributes) if default is None else Column(default=default, **attributes)
+
+
 def column_from_json(value: Mapping[str, Any]) -> Column:
     """Read a column; inverse of `Column.to_json`, also for records without `collation` and `default`. Raises TypeError
     for anything else."""
-    return Column(**value, default_known="default" in value)
+    return column_of(**value, default_known="default" in value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

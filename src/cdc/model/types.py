@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 Kind = Literal[
@@ -116,6 +117,7 @@ _OTHERS: dict[str, Kind] = {
 _SHAPE = re.compile(r"^\s*([a-z]+[46]?)\s*(?:\(([^)]*)\))?(.*)$", re.IGNORECASE | re.DOTALL)
 
 
+@lru_cache(1 << 12)
 def from_mysql(column_type: str) -> LogicalType:
     """Return the logical type of a MySQL `column_type` such as `decimal(10,2) unsigned`. Raises ValueError for an
     unknown one."""

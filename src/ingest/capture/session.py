@@ -101,6 +101,7 @@ class Session(CaptureParts):
             checkpoint = commits.tidy(checkpoint, recovered.history, tables, repairs)
             checkpoint = self._add_tables(recovered, checkpoint, tables, snapshots)
         self.observer.left_out(tables.take_left_out())
+        del recovered, own, seen, stored, partial, known  # with thousands of tables, hundreds of MiB
         with self.source.chunks() as chunks:
             while True:
                 began = commits.last

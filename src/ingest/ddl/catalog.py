@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 from cdc.model.identifiers import fold_identifier
-from cdc.model.schema import Column, TableId, TableSchema
+from cdc.model.schema import Column, TableId, TableSchema, column_of
 from cdc.model.types import Canonical
 from cdc.persistent import persistent
 from ingest.ddl.defaults import converted_initial
@@ -40,7 +41,7 @@ class ColumnDefinition:
     @property
     def column(self) -> Column:
         """Return the column as `cdc.model.schema.Column`, the form that all stages use."""
-        return Column(
+        return column_of(
             name=self.name,
             column_type=self.column_type,
             nullable=self.nullable,
@@ -49,6 +50,36 @@ class ColumnDefinition:
             default=self.initial if self.initial_known else None,
             default_known=self.initial_known,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the definition as a JSON value: its attributes."""
+        return {
+            "name": self.name,
+            "column_type": self.column_type,
+            "nullable": self.nullable,
+            "charset": self.charset,
+            "default": self.default,
+            "rest": self.rest,
+            "collation": self.collation,
+            "initial": self.initial,
+            "initial_known": self.initial_known,
+        }
+
+
+# Equal columns of thousands of tables share one object, and one JSON value, which is never changed.
+_shared_definition = lru_cache(1 << 16)(ColumnDefinition)
+_shared_json = lru_cache(1 << 16)(ColumnDefinition.to_json)
+
+
+def column_definition(*, initial: Canonical = None, **attributes: Any) -> ColumnDefinition:
+    """Return a definition with these attributes. Equal ones without an initial value are one object. Raises TypeError
+    for other attributes."""
+    # initial values may be equal though they differ, such as 1 and True
+    return _shared_definition(**attributes) if initial is None else ColumnDefinition(initial=initial, **attributes)
+
+
+def _column_json(column: ColumnDefinition) -> dict[str, Any]:
+    return _shared_json(column) if column.initial is None else column.to_json()
 
 
 def definition_of(column: Column) -> ColumnDefinition:
@@ -121,7 +152,7 @@ class TableDefinition:
     def to_json(self) -> dict[str, Any]:
         """Return the definition as a JSON value; inverse of `table_from_json`."""
         return {
-            "columns": [asdict(column) for column in self.columns],
+            "columns": [_column_json(column) for column in self.columns],
             "keys": [{"name": key.name, "kind": key.kind, "columns": list(key.columns)} for key in self.keys],
             "charset": self.charset,
             "collation": self.collation,
@@ -135,7 +166,7 @@ class TableDefinition:
 def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
     """Decode a value of `TableDefinition.to_json`. Raises KeyError or TypeError for anything else."""
     return TableDefinition(
-        columns=tuple(ColumnDefinition(**column) for column in value["columns"]),
+        columns=tuple(column_definition(**column) for column in value["columns"]),
         keys=tuple(Key(name=k["name"], kind=k["kind"], columns=tuple(k["columns"])) for k in value["keys"]),
         charset=value["charset"],
         collation=value.get("collation"),

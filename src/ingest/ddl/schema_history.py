@@ -15,6 +15,7 @@ from ingest.ddl.catalog import (
     Key,
     TableDefinition,
     TableName,
+    column_definition,
     definition_of,
     table_from_json,
 )
@@ -309,7 +310,7 @@ def _shown(row: Row, dialect: Dialect | None) -> ColumnDefinition:
     """Return a column from a row of COLUMNS."""
     charset = row["character_set_name"]
     initial, known = shown_initial(row, dialect) if dialect and "column_default" in row else (None, False)
-    return ColumnDefinition(
+    return column_definition(
         name=str(row["column_name"]),
         column_type=str(row["column_type"]),
         nullable=row["is_nullable"] == "YES",
