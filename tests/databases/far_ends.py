@@ -22,12 +22,11 @@ from indexer.index.mapping import indexed_row
 from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_rows import scan_rows
-from tailorbird.cli.change.cli_apply import provision
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tailorbird.operate.status.kafka_dead_letters import newest_schemas
 from tests.databases.running import Database
 from tests.databases.shown import Cell, OddValue, ShownColumn, ShownTable, differences
-from tests.support.commands import tailorbird
+from tests.support.commands import objects, verified
 
 SERVERS = """log: {{bootstrap_servers: '127.0.0.1:{TAILORBIRD_PORT_KAFKA}'}}
 hbase: {{thrift: '127.0.0.1:{TAILORBIRD_PORT_THRIFT}', zookeeper: '127.0.0.1:{TAILORBIRD_PORT_ZOOKEEPER}'}}
@@ -49,8 +48,9 @@ def declared(database: Database, name: str, tables: Iterable[str], file: Path, q
         text += f"  {copy}: {json.dumps(entry, ensure_ascii=False)}\n"
     indexes = "".join(f"  {copy}: {{table: {copy}, commit_within: 200ms}}\n" for copy in copies)
     file.write_text(f"{text}{queries}indexes:\n{indexes}")
+    code, _, errors = objects("apply", str(file))
+    assert code == 0, errors
     topology = load_topology(str(file))
-    list(provision(topology))
     return FarEnds(database, topology, copies, Pipeline(topology, home=file.parent))
 
 
@@ -71,9 +71,7 @@ class FarEnds:
 
     def run(self, *words: str) -> tuple[int, list[dict[str, Any]], str]:
         """Run a command of Tailorbird with --json; return its exit code, the objects, and its errors."""
-        done = tailorbird(*words, "--json", environ=self.pipeline.environ)
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, [json.loads(one) for one in done.stdout.splitlines() if one[:1] == "{"], done.stderr
+        return objects(*words, environ=self.pipeline.environ)
 
     def must_equal(self, seconds: float) -> int:
         """Wait until HBase and Solr have the server's rows of every table; return the number of rows."""
@@ -136,12 +134,43 @@ class FarEnds:
         parts = [part for part in self.pipeline.parts if part.stage in ("join", "capture") and part.log.exists()]
         return "\n".join(f"{part.name}: {part.log.read_text(errors='replace')[-3000:]}" for part in parts)
 
-    def verified(self, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
-        """Run `verify` of all stages; return the verdicts by stage and table."""
-        _, said, errors = self.run("verify", self.topology.file, *words)
-        found = {(one["stage"], one["table"]): one for one in said if one["kind"] == "verdict"}
-        assert {stage for stage, _ in found} == {"log", "table", "index"}, errors
-        return found
+    def must_be_proved(self, seconds: float = 600) -> None:
+        """No stage of `verify` ever reports a difference, and all are compared once the tables are complete."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = verified(self.topology.file, environ=self.pipeline.environ)
+            assert {place: one for place, one in found.items() if one["outcome"] == "different"} == {}
+            unknown = {place: one["unknown"] for place, one in found.items() if not one["outcome"].startswith("equal")}
+            if not unknown:
+                break
+            assert time.monotonic() < deadline, unknown
+        assert {stage for (stage, _), one in found.items() if one["outcome"] == "equal"} == {"log", "table", "index"}
+
+    def must_repair_nothing(self) -> None:
+        """A repair finds nothing to do, and all rows stay."""
+        code, said, errors = self.run("verify", self.topology.file, "--repair", "--yes")
+        assert code in (0, 3), errors
+        assert not [one for one in said if one["kind"] == "repair"]
+        assert self.compared()[1] == []
+
+    def must_build_alongside(self, copy: str) -> None:
+        """The query of a copy changes: without running processes `apply` says what to start and ends; with them it
+        builds the new version alongside the old one, proves it, and queries see it."""
+        file, index = Path(self.topology.file), self.topology.indexes[copy]
+        self.pipeline.stop()
+        lines = file.read_text().splitlines()
+        (at,) = (number for number, line in enumerate(lines) if line.startswith(f'  {copy}: {{"query"'))
+        lines[at] = lines[at].replace(' t"', ' t WHERE t.id <> 2"')
+        file.write_text("\n".join(lines) + "\n")
+        code, _, errors = self.run("apply", str(file), "--timeout", "2")
+        assert (code, f"start `tailorbird run {file}` and apply again" in errors) == (1, True), errors
+        self.pipeline = Pipeline(load_topology(str(file)), home=file.parent)
+        self.pipeline.start()
+        code, _, errors = self.run("apply", str(file))
+        assert (code, f"queries see {copy}.v2" in errors) == (0, True), errors
+        seen = {one["id"] for one in all_documents(self.topology.solr.url, index.collection)}
+        assert seen == {row["id"] for row in self.database.shown()[self.copies[copy]].rows} - {2}
+        self.must_be_proved()
 
     def must_report(self, wanted: set[tuple[str, str]], seconds: float = 120) -> None:
         """Wait until `status` names exactly these as incomplete: (stage, table or index)."""

@@ -69,6 +69,7 @@ class MySqlDatabase:
 
     at: MySqlServer
     name: str
+    user: str = "cdc"  # of the captures
     _sessions: dict[tuple[str, int], Any] = field(default_factory=dict)
 
     @property
@@ -91,10 +92,20 @@ class MySqlDatabase:
         return (
             f"name: {name or f'random_{self.name}'}\nsources:\n"
             f"  s: {{type: {kind}, hostname: 127.0.0.1, port: {server.port}, "
-            f"username: cdc, password: cdc, database: {self.name}, filter_policy: accept, ssl_mode: disabled, "
+            f"username: {self.user}, password: cdc, database: {self.name}, filter_policy: accept, ssl_mode: disabled, "
             f"server_id: {900 + self.at.made}}}\n"
             f"{log}tables:\n  w: {{query: SELECT a.id FROM s.x a, row_key: [id]}}\n"
         )
+
+    def demote(self) -> None:
+        """Let captures log in as a new user, who has no privileges yet."""
+        self.user = f"least_{self.name}"
+        self.execute(f"CREATE USER {self.user}@'%' IDENTIFIED BY 'cdc'")
+
+    def execute(self, sql: str) -> None:
+        """Run a statement as the administrator."""
+        with self.at.server.session() as connected, connected.cursor() as cursor:
+            cursor.execute(sql)
 
     def run(self, case: str, line: Line) -> str:
         """Run a statement in a session of a case; return "" if the server accepted it, otherwise its error."""

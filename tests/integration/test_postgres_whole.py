@@ -1,6 +1,7 @@
 """The topology that `tailorbird init` writes for PostgreSQL, from its tables to Solr on real servers.
 
-It runs unchanged, and the commands to inspect and verify it work as they do over MySQL.
+It runs unchanged, as a user with the least privileges, and the commands to inspect and verify it work as they do over
+MySQL.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tailorbird.cli.change.cli_apply import provision
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tests.integration.made_databases import reported
-from tests.support.commands import tailorbird
+from tests.support.commands import objects, tailorbird
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
@@ -50,7 +51,8 @@ def test_verify_wait_and_explain_work_over_postgres(
     monkeypatch: pytest.MonkeyPatch, damaged: bool,
 ) -> None:  # fmt: skip
     """`verify` of all stages reports equality; a row changed in HBase is found and repaired from the sources; `wait`
-    returns when the index shows a commit; `explain` names the events of a row; `doctor` finds no fault.
+    returns when the index shows a commit; `explain` names the events of a row; `doctor` finds no fault once the owner
+    of the tables has run its statements.
     """
     name, file = unique("pgw"), tmp_path / "whole.yml"
     with postgres_server.session() as owner:
@@ -62,9 +64,22 @@ def test_verify_wait_and_explain_work_over_postgres(
                 session.execute(statement.encode())
 
     sql(*MADE)
-    monkeypatch.setenv("MINE", "cdc")
-    address = f"postgresql://cdc:cdc@127.0.0.1:{postgres_server.port}/{name}"
+    monkeypatch.setenv("MINE", "secret")
+    sql(
+        f"CREATE ROLE {name} LOGIN REPLICATION PASSWORD 'secret'", f"GRANT USAGE ON SCHEMA public TO {name}",
+        f"GRANT SELECT ON customers, invoices TO {name}",
+    )  # fmt: skip
+    address = f"postgresql://{name}@127.0.0.1:{postgres_server.port}/{name}"
     reported("init", address, "--out", str(file), "--name", name, "--tables", "1", "--password-env", "MINE")
+    if damaged:  # joins write a row again only if the log has whole rows
+        sql("ALTER TABLE customers REPLICA IDENTITY FULL", "ALTER TABLE invoices REPLICA IDENTITY FULL")
+        text = file.read_text()
+        file.write_text(text.replace("type: postgresql\n", "type: postgresql\n    replica_identity: full\n"))
+        assert file.read_text() != text
+    code, said, errors = objects("doctor", str(file))
+    faults = [one for one in said if one["status"] == "fault"]
+    assert (code, [one["check"] for one in faults]) == (1, ["publication"]), (said, errors)
+    sql(*faults[0]["remedy"].split("; "))  # the owner of the tables runs the statements
     topology = load_topology(str(file))
     ((source, _),), ((wide, table),) = topology.sources.items(), topology.tables.items()
     list(provision(topology))
