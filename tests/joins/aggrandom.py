@@ -20,7 +20,7 @@ from tests.joins.joinrandom import Alias, Join, Table, is_wide
 
 GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys", "having", "over", "filter"})
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
-QUERIES = frozenset({"distinct", "union_all", "union", "top", "view", "subquery", "with"})
+QUERIES = frozenset({"sets", "distinct", "union_all", "union", "top", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "scalar", "windows", "right", "on"})
 MANY = frozenset({"many", "full"})
 MOST = 8  # tables in a query that others read; a plan has at most 127 joins and groups
@@ -154,13 +154,14 @@ class _Aggregated(TopGenerator):
         """Return the numbers, and perhaps texts, of several joins, each once."""
         texts, columns = list[str](), dict[str, str]()
         wanted: list[tuple[str, ...]] = [("int", "bigint", "tinyint"), ("varchar",)][: self.chance.randint(1, 2)]
+        word = self.chance.choice(["UNION", "UNION", "EXCEPT", "INTERSECT"]) if "sets" in self.constructs else "UNION"
         for i in range(self.chance.randint(2, 3)):
             aliases, text = self._read(tables)
             otherwise = {"int": f"{i}", "varchar": f"'b{i}'"}
             items = [self._item(aliases, *types, otherwise=otherwise[types[0]]) for types in wanted]
             columns = {f"k{n}": _wide(type_) for n, (_, type_) in enumerate(items)}
             texts.append(select_of(items, columns, text))
-        return Table("\nUNION\n".join(texts), list(columns), columns)
+        return Table(f"\n{word}\n".join(texts), list(columns), columns)
 
     # -- joins
 

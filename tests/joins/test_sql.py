@@ -97,7 +97,7 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
         (f"SELECT o.id\n{FROM}\nLIMIT 3", (3, 7), "LIMIT is not supported"),
         (f"SELECT DISTINCT ON (o.code) o.id\n{FROM}", (1, 21), "DISTINCT ON is not supported, expected GROUP BY with"),
         (f"WITH RECURSIVE x AS (SELECT 1)\nSELECT o.id {FROM}", (1, 16), "WITH RECURSIVE is not supported"),
-        (f"SELECT o.id {FROM}\nEXCEPT\nSELECT o.id\n{FROM}", (3, 8), "EXCEPT is not supported, expected WHERE"),
+        (f"SELECT o.id {FROM}\nEXCEPT ALL\nSELECT o.id\n{FROM}", (3, 8), "EXCEPT is not supported, expected DISTINCT"),
         (
             f"SELECT o.id {FROM}\nUNION ALL\n(SELECT o.id {FROM} UNION SELECT o.id {FROM})",
             (3, 9),

@@ -23,7 +23,7 @@ from tests.joins.pairrandom import random_pair_case
 HISTORIES = 10
 KINDS: dict[str, tuple[Callable[[int, int], Case], int]] = {
     "joins": (random_case, 30), "altered": (random_altered_case, 20), "pairs": (random_pair_case, 80),
-    "groups": (random_aggregate, 50),
+    "groups": (random_aggregate, 70),
 }  # fmt: skip
 
 

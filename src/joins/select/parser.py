@@ -131,7 +131,7 @@ class _Parser:
         if isinstance(node, exp.Union):
             return self._union(node)
         if isinstance(node, exp.SetOperation):
-            expected = "WHERE [NOT] EXISTS (SELECT 1 FROM … WHERE …)"
+            expected = "DISTINCT sets of as many named columns, without * and ALL"
             self.refuse(node.expression, f"{node.key.upper()} is not supported", expected)
         if not isinstance(node, exp.Select):
             self.refuse(node, f"{node.key.upper()}", "a SELECT: " + FORM)
