@@ -1,8 +1,9 @@
-"""A demo starts from any state that another demo, or a killed one, has left in the databases."""
+"""A demo starts from any state that another demo, or a killed one, has left in the databases, and reaches Solr."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import islice, permutations
 from pathlib import Path
 from random import Random
@@ -12,11 +13,15 @@ import pymysql
 import pytest
 
 from cdc.process.file_topology import load_topology
+from tailorbird.cli.change.cli_apply import provision
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.pg_two_engines import TwoEngineShop, crm_of
 from tailorbird.devtools.demo.shop import Shop
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.operate.pipeline.proc_pipeline import Pipeline
+from tests.integration.test_init_whole import must_be_equal
+from tests.support.commands import verified
 from tests.support.pg_servers import PgServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka("mysql-shop", "mysql-crm")]
@@ -83,3 +88,33 @@ def test_demos_start_from_the_state_of_another_demo(
             demo(first, stack)
             demo(second, stack)
     empty(postgres_server)
+
+
+@pytest.mark.matrix
+@pytest.mark.kafka("mysql-shop", "mysql-crm", "hbase", "thrift", "solr")
+@pytest.mark.timeout(1200)
+def test_a_demo_after_another_reaches_solr(
+    stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The demo over two MySQL servers, after one over two engines was killed: its rows reach HBase and Solr, also after
+    further demos, and `verify` of all stages reports equality. The other order: test_two_engines.py.
+    """
+    monkeypatch.setenv("TAILORBIRD_PORT_POSTGRES", str(postgres_server.port))
+    empty(postgres_server)
+    demo("two-engines", stack, batches=1)
+    demo("shop", stack)
+    name, file = unique("states"), tmp_path / "states.yml"
+    file.write_text((TOPOLOGIES / "shop.yml").read_text().replace("\nname: shop\n", f"\nname: {name}\n"))
+    topology = load_topology(str(file))
+    list(provision(topology))
+    with Pipeline(topology, home=tmp_path) as pipeline:
+        pipeline.start()
+        must_be_equal(topology, pipeline)
+        for again in DEMOS:
+            demo(again, stack)
+        must_be_equal(topology, pipeline)
+        found = verified(str(file), environ=pipeline.environ)
+    empty(postgres_server)
+    assert {stage for stage, _ in found} == {"log", "table", "index"}
+    assert {one["outcome"] for one in found.values()} == {"equal"}, found

@@ -1,4 +1,5 @@
-"""From `tailorbird init` to rows in Solr: the written file runs unchanged, and HBase and Solr equal the databases."""
+"""From `tailorbird init` to rows in Solr: the written file runs unchanged, HBase and Solr equal the databases, and
+`verify` proves it."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from tailorbird.cli.cli_demo_verdict import Comparison, verdicts
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tests.integration.conftest import connection
 from tests.integration.made_databases import Makes, made, reported
+from tests.support.commands import verified
 from tests.support.schemas_made import SHAPES
 from tests.support.waiting import wait_for
 
@@ -85,3 +87,6 @@ def test_the_topology_that_init_wrote_runs(
             for statement in CHANGES[shape]:
                 assert cursor.execute(statement)
         must_be_equal(topology, pipeline)
+        found = verified(str(file), environ=pipeline.environ)
+        assert {stage for stage, _ in found} == {"log", "table", "index"}
+        assert {one["outcome"] for one in found.values()} == {"equal"}, found
