@@ -39,8 +39,9 @@ _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 # Milliseconds that a transaction may stay open: the brokers' default. Gateways use less (`kafka_sources`).
 TRANSACTION_TIMEOUT_MS = 900_000
 _POLL_EVERY = 200  # number of appended records after which delivery reports are collected
-# records, and their bytes, that wait for their topics until the next commit
-_WAITING, _WAITING_BYTES = 20_000, 8 * 1024 * 1024
+# Records, their bytes and their topics that wait until the next commit. Kafka creates some dozens of topics per second,
+# and the transaction may be open meanwhile.
+_WAITING, _WAITING_BYTES, _WAITING_TOPICS = 20_000, 8 * 1024 * 1024, 500
 
 
 class KafkaLog:
@@ -62,6 +63,7 @@ class KafkaLog:
         # existing topics; topics to create with the next commit; records of topics that do not exist, and their bytes
         self._made = {*topics.made, *_shared_topics(topology, topics)}
         self._missing, self._waiting, self._waiting_bytes = set[str](), list[Record](), 0
+        self._waiting_topics = set[str]()
         self._named = is_named(topology)
         self._searches: list[Search] = []
         self._open, self._began, self._longest = False, 0.0, timeout_ms / 1000
@@ -142,14 +144,17 @@ class KafkaLog:
 
     def _make_missing(self) -> None:
         """Create the topics that the next commit needs, in one request, and produce the records that wait for them."""
-        waiting = self._waiting
-        self._missing.update(record.topic for record in waiting)
+        self._missing |= self._waiting_topics
         if not self._missing:
             return
         make_change_topics(self._topology.log, self._missing)
         self._made |= self._missing
-        self._missing, self._waiting, self._waiting_bytes = set(), [], 0
+        self._missing, waiting = set(), self._waiting
+        self._discard_waiting()
         self._produce(waiting)
+
+    def _discard_waiting(self) -> None:
+        self._waiting, self._waiting_bytes, self._waiting_topics = [], 0, set()
 
     def append(self, record: Record) -> None:
         """Implements `ChangeLog.append`. Waits while 100,000 records or 32 MiB are in flight."""
@@ -170,8 +175,10 @@ class KafkaLog:
                 ready.append(record)
                 continue
             self._waiting.append(record)
+            self._waiting_topics.add(record.topic)
             self._waiting_bytes += len(record.key) + len(record.value or b"")
-        if len(self._waiting) > _WAITING or self._waiting_bytes > _WAITING_BYTES:
+        many = len(self._waiting) > _WAITING or len(self._waiting_topics) > _WAITING_TOPICS
+        if many or self._waiting_bytes > _WAITING_BYTES:
             self._make_missing()
         return ready
 
@@ -227,7 +234,7 @@ class KafkaLog:
 
     def abort(self) -> None:
         """Discard what was appended since the last commit. Implements `ChangeLog`."""
-        self._waiting, self._waiting_bytes = [], 0
+        self._discard_waiting()
         if not self._open:
             return
         self._open = False

@@ -44,7 +44,7 @@ _NOT_YET = (  # errors of a broker that has not heard of a new topic, or that it
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
 )
-_BATCH = 200  # topics that one request creates or describes
+_BATCH, _TOGETHER = 200, 600  # topics that one request creates or describes, and that are created at the same time
 _NAME = re.compile(r"`([^`]+)`|\"([^\"]+)\"|([\w$]+)")
 
 
@@ -225,10 +225,16 @@ def _partition_counts(admin: AdminClient) -> dict[str, int]:
 
 
 def _make(admin: AdminClient, topics: list[NewTopic]) -> None:
-    """Create topics: all requests are sent before the first answer is awaited."""
-    answers: dict[str, Future[None]] = {}
-    for at in range(0, len(topics), _BATCH):
-        answers |= admin.create_topics(topics[at : at + _BATCH])
+    """Create topics, several requests at a time: all are sent before the first answer is awaited."""
+    for at in range(0, len(topics), _TOGETHER):
+        requests = range(at, min(at + _TOGETHER, len(topics)), _BATCH)
+        answers: dict[str, Future[None]] = {}
+        for begin in requests:
+            answers |= admin.create_topics(topics[begin : begin + _BATCH])
+        _await(answers)
+
+
+def _await(answers: Mapping[str, Future[None]]) -> None:
     for name, answer in answers.items():
         try:
             answer.result(TIMEOUT)
