@@ -1,10 +1,13 @@
-"""EXCEPT and INTERSECT, which are rewritten to groups of a UNION ALL. `aggrandom` has them in random queries."""
+"""EXCEPT and INTERSECT, which are rewritten to groups of a UNION ALL, and aggregates that are rewritten to exact ones.
+
+`aggrandom` has sets in random queries."""
 
 from __future__ import annotations
 
 import pytest
 
 from cdc.model.errors import TopologyError
+from joins.select.tokens import statements_of
 from tests.joins.joincase import run_case
 from tests.joins.test_partitions import case, compare_in_duckdb, history_of_rows
 
@@ -16,6 +19,22 @@ QUERIES = [
     "SELECT id FROM (SELECT id FROM shop.a EXCEPT SELECT k FROM shop.b) q WHERE id > 1",
     "SELECT k AS id, count(*) AS n FROM shop.a GROUP BY k EXCEPT SELECT y, 1 FROM shop.b",
 ]
+
+
+def test_results_that_spark_leaves_open_are_exact() -> None:
+    """A value of a group is its smallest one, and an approximate count is exact."""
+    calls = "any_value(x) AS x, approx_count_distinct(x) AS n, 1 - approx_count_distinct(x) FILTER (WHERE x > 1) AS m"
+    run_case(case(f"SELECT k AS id, {calls} FROM shop.a GROUP BY k", history=history_of_rows()), seed=1)
+    statement = statements_of(f"SELECT {calls} FROM shop.a")[0]
+    assert statement is not None
+    assert statement.sql("spark").startswith("SELECT MIN(x) AS x, COUNT(DISTINCT x) AS n, 1 - COUNT(DISTINCT x) FILTER")
+
+
+@pytest.mark.parametrize("call", ["approx_count_distinct(x, 0.1)", "any_value(x) IGNORE NULLS", "any_value(x, true)"])
+def test_their_further_arguments_are_refused(call: str) -> None:
+    """No argument is ignored."""
+    with pytest.raises(TopologyError, match=r"query line 1, column \d+"):
+        case(f"SELECT k AS id, {call} AS n FROM shop.a GROUP BY k").plan()
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -20,6 +20,7 @@ from joins.query.functions.windows import TimeWindow
 from joins.select.rewrite.limits import with_limits
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.sets import with_sets
+from joins.select.rewrite.synonyms import with_exact
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
 # Refuses at a line (from 0) and a column (from 1): the error, and the expected form.
@@ -58,7 +59,7 @@ def statements_of(text: str) -> list[exp.Expr | None]:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
     statements = list(sqlglot.parse(text, dialect="spark"))
     named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
-    return [None if one is None else with_limits(with_partitions(with_sets(one))) for one in named]
+    return [None if one is None else with_limits(with_partitions(with_sets(with_exact(one)))) for one in named]
 
 
 def _renamed(statement: exp.Expr) -> exp.Expr:
