@@ -159,3 +159,54 @@ def test_nulls_and_empty_lists_mean_what_sql_says(where: str) -> None:
         ["delete", "shop.b", {"id": 3}],
     ]
     run_case(case(f"SELECT a.id, a.x FROM shop.a a WHERE {where}", "id", history=history), seed=1)
+
+
+@pytest.mark.parametrize("word", ["LIKE", "ILIKE"])
+def test_not_like_is_the_opposite_of_like(word: str) -> None:
+    """Rows without a text have neither."""
+    rows = [[1, 5, 1, "apple"], [2, 5, 1, "pear"], [3, 5, 1, None]]
+    for form in (f"a.word NOT {word} 'a%'", f"NOT a.word {word} 'a%'"):
+        assert "NOT" in text_of_plan(plan(form))
+        run_case(case(f"SELECT a.id FROM shop.a a WHERE {form}", "id", history=[put("a", row) for row in rows]), 0)
+
+
+def test_a_left_join_by_a_constant_keeps_its_other_conditions() -> None:
+    """The row of b must also have the value of c."""
+    tables = {**TABLES, "shop.c": {"key": ["id"], "id": "int", "z": "int?"}}
+    query = (
+        "SELECT a.id, b.word FROM shop.a a LEFT JOIN shop.c c ON c.id = a.k "
+        "LEFT JOIN shop.b b ON b.id = 5 AND b.y = c.z"
+    )
+    found = Case(tables=tables, query=query, row_key=["id"], history=[]).plan()
+    assert "b.y" in text_of_plan(found)
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("SELECT a.id FROM shop.a a WHERE a.x IN (SELECT b.y FROM shop.b b ORDER BY b.y LIMIT 3)", "LIMIT or QUALIFY"),
+        (
+            "SELECT a.id FROM shop.a a WHERE EXISTS (SELECT 1 FROM shop.b b WHERE b.k = a.k ORDER BY b.k LIMIT 1)",
+            "LIMIT or QUALIFY",
+        ),
+        ("SELECT a.id FROM shop.a a WHERE a.x IN ((SELECT b.y FROM shop.b b) ORDER BY y LIMIT 1)", "ORDER"),
+        ("(SELECT a.id, a.x FROM shop.a a) ORDER BY x LIMIT 3", "ORDER BY"),
+        ("SELECT * FROM shop.a a ORDER BY 2 LIMIT 3", "ORDER BY"),
+        ("SELECT a.id, a.x FROM shop.a a ORDER BY 5 LIMIT 3", "ORDER BY"),
+        ("SELECT a.id FROM shop.a a ORDER BY a.x LIMIT 3 BY k", "ORDER BY"),
+        ("SELECT a.id FROM shop.a a WHERE a.x BETWEEN SYMMETRIC 5 AND 1", "SYMMETRIC"),
+        ("SELECT a.id, CAST(a.word AS INT DEFAULT 0 ON CONVERSION ERROR) AS n FROM shop.a a", "DEFAULT"),
+        ("SELECT a.id, DATE'2026-01-01' + INTERVAL '5' DAY TO SECOND AS d FROM shop.a a", "INTERVAL"),
+        ("SELECT a.id, ceil(CAST(a.x AS DECIMAL(9,2)) TO DAY) AS n FROM shop.a a", "ceil"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(query: str, what: str) -> None:
+    """A clause or argument that changes the meaning is computed, or it is an error."""
+    with pytest.raises(TopologyError, match=f"(?i){what}"):
+        case(query, "id").plan()
+
+
+def test_a_name_in_order_by_is_a_column_of_the_result() -> None:
+    """Also without AS, and if two tables have a column of this name."""
+    query = "SELECT b.k, a.id FROM shop.a a JOIN shop.b b ON b.id = a.x ORDER BY k LIMIT 3"
+    assert "b.k" in text_of_plan(case(query, "id").plan())

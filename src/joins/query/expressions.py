@@ -63,6 +63,8 @@ class ExpressionCompiler:
     def compile(self, node: exp.Expr) -> Typed:
         """Compile an expression. Raises Unsupported if a part of it is not supported."""
         kind = type(node)
+        if is_basic(node):
+            _refuse_ignored(node)
         if isinstance(node, exp.Paren):
             return self.compile(node.this)
         if isinstance(node, exp.Column):
@@ -354,6 +356,27 @@ _HANDLERS: dict[type[exp.Expr], Function] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
 }
+
+
+_READ: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Literal: ("this", "is_string"),
+    exp.In: ("this", "expressions", "query"),
+    exp.Between: ("this", "low", "high"),
+    exp.Interval: ("this", "unit"),
+    exp.Case: ("this", "ifs", "default"),
+    exp.If: ("this", "true", "false"),
+    exp.Coalesce: ("this", "expressions", "is_nvl", "is_null"),
+    exp.Cast: ("this", "to", "safe", "requires_string"),
+    exp.TryCast: ("this", "to", "safe", "requires_string"),
+}  # arguments that the handlers read; for others `this` and `expression`. `typed` and `safe` are marks of sqlglot
+
+
+def _refuse_ignored(node: exp.Expr) -> None:
+    """Refuse a form of an operator with a part that its handler does not read, such as BETWEEN SYMMETRIC."""
+    read = _READ.get(type(node), ("this", "expression", "typed", "safe"))
+    for name, value in node.args.items():
+        if value and name not in read:
+            refuse(node, f"{node.sql('spark')}: {name.upper()} is not supported", "the form without it")
 
 
 def is_basic(node: exp.Expr) -> bool:

@@ -30,7 +30,7 @@ def interval_of(node: exp.Interval) -> tuple[int, int, bool]:
     sign = -1 if isinstance(written, exp.Neg) else 1
     number = written.this if isinstance(written, exp.Neg) else written
     whole = re.fullmatch(r"\s*([+-]?\d{1,12})\s*", number.name) if isinstance(number, exp.Literal) else None
-    name = "" if unit is None else unit.name.upper().removesuffix("S")
+    name = "" if not isinstance(unit, exp.Var) else unit.name.upper().removesuffix("S")
     if whole is None or name not in {**_MICROS, **_MONTHS}:
         refuse(node, node.sql("spark"), FORM)
     count = sign * int(whole[1])

@@ -122,6 +122,7 @@ class _Parser:
     def read(self, node: exp.Expr) -> Query:
         """Convert a subquery in FROM. The enclosing query must still limit its row numbers, if it has any."""
         if isinstance(node, exp.Subquery):
+            self._refuse_clauses(node, ("this", "alias"))
             return self.read(node.this)
         if (named := node.args.get("with_")) is not None:
             for one in named.expressions:

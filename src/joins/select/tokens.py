@@ -57,9 +57,18 @@ def statements_of(text: str) -> list[exp.Expr | None]:
     ]
     for start in called:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
-    statements = list(sqlglot.parse(text, dialect="spark"))
+    statements = [one and _positive(one) for one in sqlglot.parse(text, dialect="spark")]
     named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
     return [None if one is None else with_limits(with_partitions(with_sets(with_exact(one)))) for one in named]
+
+
+def _positive(statement: exp.Expr) -> exp.Expr:
+    """Write `NOT LIKE`, which sqlglot reads as a LIKE with a mark, as NOT of a LIKE."""
+    for node in list(statement.find_all(exp.Like, exp.ILike)):
+        if node.args.get("negate"):
+            node.set("negate", None)
+            node.replace(exp.Paren(this=exp.Not(this=node.copy())))
+    return statement
 
 
 def _renamed(statement: exp.Expr) -> exp.Expr:

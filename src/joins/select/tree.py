@@ -16,6 +16,7 @@ from sqlglot import exp
 from cdc.model.types import SPATIAL, Canonical, LogicalType
 from cdc.topology.topology import Topology
 from joins.select.flat import Condition, Flat, FlatJoin
+from joins.select.rewrite.subqueries import SCALAR
 from joins.select.rows import keys_of
 from joins.select.sql import Place, refuse
 
@@ -178,9 +179,10 @@ class _Builder:
                     pairs[seen[0]] = seen[2]
                     used.append(equality.condition)
             key = next((key for key in keys_of(self.shapes[alias]) if key and {*key} <= {*pairs, *constants}), None)
-            if key is None or not (pairs or (join is not None and {*key} <= {*constants})):
+            # only a subquery without an outer column is joined by constants alone: it has no other conditions
+            alone = join is not None and alias.startswith(SCALAR)
+            if key is None or not (pairs or alone):
                 continue
-            # only a subquery without an outer column is joined by constants alone (`joins.select.rewrite.subqueries`)
             residual = (
                 () if join is None or not pairs else tuple(c for c in join.on if not any(c is one for one in used))
             )

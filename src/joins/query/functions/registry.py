@@ -133,6 +133,8 @@ def _round(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 def _whole(name: str) -> Function:
     def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+        if node.args.get("to"):
+            refuse(node, node.sql("spark"), "date_trunc('day', at)")
         typed = _number(compiler, node)
         if typed.type.kind in INTEGERS:
             return compiler.cast(typed, INT64)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in
+from joins.select.rewrite.semijoin import unnested
 from joins.select.sql import conjuncts
 
 # By the comparison of an inner with an outer value: the aggregates of which one must compare so.
@@ -60,7 +61,7 @@ def _without_null(predicate: exp.In) -> list[exp.Expr]:
 
 def _compared(predicate: exp.Exists, outer: frozenset[str], *, negated: bool) -> exp.Expr | None:
     """Return the condition that replaces EXISTS with one inequality with the outer query. None for others."""
-    inner = predicate.this.unnest()
+    inner = unnested(predicate.this)
     if not isinstance(inner, exp.Select) or inner.args.get("from_") is None or any(map(inner.args.get, _GROUPED)):
         return None
     if any(any(aggregates_in(one)) for one in inner.expressions):

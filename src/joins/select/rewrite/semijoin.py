@@ -37,10 +37,10 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
     negated = isinstance(condition, exp.Not)
     predicate = condition.this.unnest() if negated else condition
     if isinstance(predicate, exp.Exists):
-        inner = predicate.this.unnest()
+        inner = unnested(predicate.this)
         pairs: list[tuple[exp.Expr, exp.Expr]] = []
     elif isinstance(predicate, exp.In) and predicate.args.get("query") is not None:
-        inner = predicate.args["query"].unnest()
+        inner = unnested(predicate.args["query"])
         must_be_select(inner)
         if len(inner.expressions) != 1 or inner.find(exp.Star) in inner.expressions:
             refuse(predicate, "IN (SELECT …) of several columns", "IN (SELECT x FROM …), one column")
@@ -62,6 +62,16 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
     absent = exp.Is(this=exp.column("k0", table=alias, quoted=True), expression=exp.Null())
     query = _keyed(inner, [mine for mine, _ in pairs], own)
     return Semijoin(query=query, alias=alias, on=on, absent=(absent,) if negated else ())
+
+
+def unnested(query: exp.Expr) -> exp.Expr:
+    """Return a subquery without its parentheses. Raises Unsupported if they have an ORDER BY or LIMIT of their own."""
+    while isinstance(query, exp.Subquery | exp.Paren):
+        for clause in ("order", "limit", "offset"):
+            if query.args.get(clause):
+                refuse(query, f"{clause.upper()} after a query in parentheses", "the clause within the parentheses")
+        query = query.this
+    return query
 
 
 def must_be_select(inner: exp.Expr) -> None:
@@ -94,6 +104,8 @@ def correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.E
 
 def _keyed(inner: exp.Expr, keys: list[exp.Expr], own: list[exp.Expr]) -> exp.Select:
     """Return the subquery with GROUP BY `keys`, so that it has one row per key."""
+    if inner.args.get("qualify"):
+        refuse(inner, "LIMIT or QUALIFY in a subquery of IN or EXISTS", "JOIN (SELECT … LIMIT 3) name ON name.x = o.x")
     named = [exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(keys)]
     query = inner.copy()
     assert isinstance(query, exp.Select)

@@ -17,7 +17,7 @@ from sqlglot import exp
 from joins.query.aggregates import aggregates_in
 from joins.query.typed import refuse
 from joins.select.rewrite.existence import rewritten
-from joins.select.rewrite.semijoin import correlated, must_be_select
+from joins.select.rewrite.semijoin import correlated, must_be_select, unnested
 
 SCALAR = "_scalar"  # begins the alias of such a join
 IF_NULL = "if_null"  # key of a subquery's metadata: columns without whose NULL nothing reads it
@@ -86,7 +86,7 @@ class _Subqueries:
         return found
 
     def _joined(self, subquery: exp.Subquery, *, grouped: bool) -> exp.Expr:
-        inner = subquery.this.unnest()
+        inner = unnested(subquery)
         item = _item_of(subquery, inner)
         pairs, own = correlated(inner, self.outer)
         if (listed := item.find(exp.ArrayAgg, exp.ArrayUniqueAgg)) is not None:
