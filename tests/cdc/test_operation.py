@@ -62,7 +62,7 @@ def test_only_loopback_names_are_answered() -> None:
     server = serve_operation(0, lambda: (HealthVerdict(status="moving", reason=""), {}), CollectorRegistry())
     try:
         for host, code in {
-            "127.0.0.1": 200, "localhost:9": 200, "[::1]:9": 200, "LOCALHOST": 200,
+            "127.0.0.1": 200, "localhost:9": 200, "[::1]:9": 200, "LOCALHOST": 200, "127.0.0.2:9": 200,
             "evil.example": 421, "evil.example:80": 421, "127.0.0.1.evil.example": 421, "localhost.": 421,
         }.items():  # fmt: skip
             for path in ("/health", "/metrics"):

@@ -49,7 +49,7 @@ def answers_for(host: str, listening: str) -> bool:
         address = ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return not _is_loopback(listening) and name in _own_names()
-    return str(address) in (_LOOPBACK, "::1") or not _is_loopback(listening)
+    return address.is_loopback or not _is_loopback(listening)
 
 
 def _is_loopback(listening: str) -> bool:

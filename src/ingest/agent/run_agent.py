@@ -234,16 +234,17 @@ class TaskReports(Reports):
     def committed(self, checkpoint: Checkpoint) -> None:
         """Report the committed position."""
         super().committed(checkpoint)
-        self._at(checkpoint.position)
+        going = checkpoint.state.get("snapshots", {})
+        ended = [table for table in self._reading if table not in going]
+        for table in ended:
+            self._read[table] = self._reading.pop(table)
+        self._at(checkpoint.position, _MOVING_EVERY if not ended else 0.0)
 
     def snapshot(self, rows: Mapping[str, int]) -> None:
-        """Report the progress of snapshots."""
+        """Report the progress of snapshots: the tables that were read since the last call."""
         super().snapshot(rows)
-        done = self._reading.keys() - rows.keys()
-        for table in done:
-            self._read[table] = self._reading[table]
-        self._reading = dict(rows)
-        self._report(0.0 if done else _READING_EVERY)
+        self._reading |= rows
+        self._report(_READING_EVERY)
 
     def lag(self, seconds: float) -> None:
         """Store the lag for the next report."""
@@ -256,9 +257,9 @@ class TaskReports(Reports):
         super().waiting(why, seconds)
         self._task.reported.now(APPLYING, f"waiting: {why}")
 
-    def _at(self, at: Position) -> None:
+    def _at(self, at: Position, every: float = _MOVING_EVERY) -> None:
         self._position = {"file": at.file, "pos": at.pos, "gtid_set": at.gtid_set, "sequence": at.sequence}
-        self._report(_READING_EVERY if self._reading else _MOVING_EVERY)
+        self._report(min(every, _READING_EVERY) if self._reading else every)
 
     def _report(self, every: float) -> None:
         tables = {

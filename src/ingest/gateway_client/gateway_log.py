@@ -19,6 +19,7 @@ from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
 from ingest.fleet.fleet_pb2 import Commit, Empty, FoundRecord, LogReply, Records, Signals
 from ingest.fleet.fleet_pb2 import Search as SearchCall
 from ingest.fleet.frames import LONGEST, SAME, FrameWriter, zipped
+from ingest.fleet.wire import MESSAGE
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
 from ingest.records.checkpoint_changes import changes_bytes, split
@@ -26,6 +27,8 @@ from ingest.records.findings import Search
 
 _EMPTY = Empty()
 _PART = 512 * 1024  # bytes of a checkpoint in one message
+_WHOLE = MESSAGE - 16 * 1024  # bytes of a checkpoint that a gateway of the previous release accepts
+_UNANSWERED = 500  # topics that are requested at most before an answer: a gateway ends streams with too many calls
 
 
 class SessionChannels(Protocol):
@@ -58,11 +61,16 @@ class GatewayLog:
         return recovered_of(self._channel.ask(recover=_EMPTY))
 
     def ensure_topic(self, name: str) -> None:
-        """Implements `OpenLog.ensure_topic`. Does not wait; if the source may not use the topic, a later call raises
-        Fatal."""
-        if name not in self._ensured:
+        """Implements `OpenLog.ensure_topic`. Mostly does not wait; if the source may not use the topic, a later call
+        raises Fatal."""
+        if name in self._ensured:
+            return
+        self._ensured.add(name)
+        # a gateway of the previous release creates each topic by itself, so that others would wait in its queue
+        if not self._channel.takes_parts or len(self._ensured) % _UNANSWERED == 0:
+            self._channel.ask(ensure_topic=name)
+        else:
             self._channel.report(ensure_topic=name)
-            self._ensured.add(name)
 
     def append(self, record: Record) -> None:
         """Implements `ChangeLog.append`; waits while the gateway gives no credit."""
@@ -85,7 +93,7 @@ class GatewayLog:
             content = checkpoint_bytes(checkpoint, self._source)
         else:
             content = changes_bytes(known, checkpoint, self._source)
-        *parts, last = split(content, _PART)
+        *parts, last = split(content, _PART if self._channel.takes_parts else _WHOLE)
         if parts and not self._channel.takes_parts:
             what = f"the gateway does not accept a checkpoint of {len(content)} bytes"
             raise Retriable(what, "update the gateway: this version sends it in parts", retry_after=30.0)

@@ -13,7 +13,7 @@ from cdc.persistent import PersistentMap, changed_keys, persistent
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import checkpoint_value, read_checkpoint
 
-MAPS = ("snapshots", "partial")
+MAPS = ("snapshots", "partial", "watched", "left_out")
 _CHANGES = "changes"  # in the state: map → {"put": changed entries, "gone": removed keys}
 
 
