@@ -158,6 +158,7 @@ class ScriptedServer:
         yield CAUGHT_UP
         self.figures["begun"] = time.process_time()
         for name, event in self.measured.items():
+            began = 0.0
             for number in (-1, *range(self.repeat)):  # the first one warms up
                 if number == 0:
                     began = time.process_time()
@@ -207,9 +208,11 @@ def measure(tables: int, columns: int, policy: str, repeat: int) -> dict[str, fl
     progress = before.state["snapshots"].put(name, {"rows": 1})
     after = replace(before, state={**before.state, "snapshots": progress})
     ends = {change_topic("top", _id(number)): {0: 0} for number in range(tables)}
-    for what, encode in (
-        ("commit", lambda: checkpoint_value(after, "s", ends)), ("gateway", lambda: changes_bytes(before, after, "s")),
-    ):  # fmt: skip
+    encoders: dict[str, Callable[[], bytes]] = {
+        "commit": lambda: checkpoint_value(after, "s", ends),
+        "gateway": lambda: changes_bytes(before, after, "s"),
+    }
+    for what, encode in encoders.items():
         found[what], found[f"{what}_bytes"] = 1000 * _timed(encode, 3), len(encode())
     again = ScriptedServer(server.catalog, 1, {})
     found["restart"], found["restart_mib"] = _run(source, again, broker), _resident() - base

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # missing in __all__ only
+from confluent_kafka.admin import AdminClient
 
 from cdc.model.event import ChangeEvent, SourceInfo
 from cdc.model.naming import schemas_topic

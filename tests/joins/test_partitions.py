@@ -70,7 +70,7 @@ def filled(chance: random.Random, rows: int) -> duckdb.DuckDBPyConnection:
         types = ", ".join(f"{column} {'VARCHAR' if column == 'side' else 'INT'}" for column in columns)
         database.execute(f"CREATE TABLE shop.{name} ({types})")
         for number in range(rows):
-            row = [number, *(chance.choice([None, 1, 2, 3, 4]) for _ in columns[1:])]
+            row: list[str | int | None] = [number, *(chance.choice([None, 1, 2, 3, 4]) for _ in columns[1:])]
             row = ["lr"[number % 2] if column == "side" else v for column, v in zip(columns, row, strict=True)]
             database.execute(f"INSERT INTO shop.{name} VALUES ({', '.join('?' * len(row))})", row)
     return database

@@ -164,7 +164,7 @@ def test_nulls_and_empty_lists_mean_what_sql_says(where: str) -> None:
 @pytest.mark.parametrize("word", ["LIKE", "ILIKE"])
 def test_not_like_is_the_opposite_of_like(word: str) -> None:
     """Rows without a text have neither."""
-    rows = [[1, 5, 1, "apple"], [2, 5, 1, "pear"], [3, 5, 1, None]]
+    rows: list[list[Any]] = [[1, 5, 1, "apple"], [2, 5, 1, "pear"], [3, 5, 1, None]]
     for form in (f"a.word NOT {word} 'a%'", f"NOT a.word {word} 'a%'"):
         assert "NOT" in text_of_plan(plan(form))
         run_case(case(f"SELECT a.id FROM shop.a a WHERE {form}", "id", history=[put("a", row) for row in rows]), 0)

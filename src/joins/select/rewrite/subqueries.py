@@ -99,6 +99,7 @@ class _Subqueries:
                 refuse(theirs, f"{theirs.sql('spark')} in a subquery of groups", "a column of GROUP BY")
         keys = [mine for mine, _ in pairs] or [exp.Literal.number(1)]
         query = inner.copy()
+        assert isinstance(query, exp.Select)
         query.set("where", exp.Where(this=exp.and_(*own)) if own else None)
         query.set("group", exp.Group(expressions=[key.copy() for key, _ in pairs]) if pairs else None)
         query.set("expressions", [exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(keys)])
