@@ -90,7 +90,7 @@ def database(request: pytest.FixtureRequest, capture: Callable[..., Any]) -> Any
     return make("t")
 
 
-@pytest.mark.parametrize(("kills", "size"), [(2, 12_000), pytest.param(8, 80_000, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(("kills", "size"), [(4, 20_000), pytest.param(8, 80_000, marks=pytest.mark.matrix)])
 def test_killed_at_random_each_change_is_seen_exactly_once(
     database: Any, gateway_of: Callable[[Any], GatewayProcess], kills: int, size: int
 ) -> None:

@@ -20,7 +20,7 @@ def command(captured: Any, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("rows", "again"), [(8_000, 6_000), pytest.param(40_000, 30_000, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(("rows", "again"), [(10_000, 6_000), pytest.param(40_000, 30_000, marks=pytest.mark.matrix)])
 def test_a_table_is_read_again_while_its_progress_is_shown(capture: Callable[..., Any], rows: int, again: int) -> None:
     """The rows that match the condition are published again; during the snapshot its progress is shown with an
     estimate.

@@ -40,7 +40,7 @@ _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 TRANSACTION_TIMEOUT_MS = 900_000
 _POLL_EVERY = 200  # number of appended records after which delivery reports are collected
 # Records, their bytes and their topics that wait until the next commit. Kafka creates some dozens of topics per second,
-# and the transaction may be open meanwhile.
+# and the transaction may stay open for so long.
 _WAITING, _WAITING_BYTES, _WAITING_TOPICS = 20_000, 8 * 1024 * 1024, 500
 
 

@@ -130,7 +130,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
 def is_named(topology: Topology) -> Callable[[str], bool]:
     """Return the function that says whether a change topic is one of a table that a query may read, by its name.
 
-    It may say so of others, too: queries are not parsed here.
+    It may also name topics that no query reads, because queries are not parsed here.
     """
     names = {
         fold_identifier(next(filter(None, found)))
