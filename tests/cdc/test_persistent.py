@@ -11,13 +11,16 @@ from tests.support.work import measured
 
 
 class Clash(int):
-    """A key of which many have the same hash."""
+    """A key of which many have the same hash. It must not equal an int, which has another one."""
 
     def __hash__(self) -> int:
         return int(self) % 3
 
+    def __add__(self, other: int) -> Clash:
+        return Clash(int(self) + other)
 
-keys = st.integers(0, 300) | st.integers(0, 60).map(Clash)
+
+keys = st.integers(0, 300) | st.integers(1000, 1060).map(Clash)
 steps = st.lists(st.tuples(st.sampled_from(["put", "without", "updated"]), keys, st.integers()), max_size=200)
 
 
