@@ -210,3 +210,10 @@ def test_a_name_in_order_by_is_a_column_of_the_result() -> None:
     """Also without AS, and if two tables have a column of this name."""
     query = "SELECT b.k, a.id FROM shop.a a JOIN shop.b b ON b.id = a.x ORDER BY k LIMIT 3"
     assert "b.k" in text_of_plan(case(query, "id").plan())
+
+
+def test_a_value_within_a_query_in_from_is_a_lookup_too() -> None:
+    """Its table has the name of the inner query before its own."""
+    inner = "SELECT a.id, a.x FROM shop.a a WHERE a.x > (SELECT avg(b.y) FROM shop.b b)"
+    query = f"SELECT q.id, q.x, b.y FROM ({inner}) q LEFT JOIN shop.b b ON b.id = q.x"
+    assert (0, 1) in lookups(case(query, "id").plan())

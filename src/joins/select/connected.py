@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from joins.select.rewrite.subqueries import SCALAR
+from joins.select.rewrite.subqueries import is_scalar
 from joins.select.sql import Join
 
 
@@ -15,7 +15,7 @@ def unconnected(joins: Sequence[Join], where: Sequence[exp.Expr]) -> Join | None
     pool = [*(part for join in joins if join.inner for part in join.on), *where]
     for join in joins:
         alias = join.relation.alias
-        if not alias.startswith(SCALAR) and not _connects(alias, pool if join.inner else join.on):
+        if not is_scalar(alias) and not _connects(alias, pool if join.inner else join.on):
             return join
     return None
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 from cdc.model.types import SPATIAL, Canonical, LogicalType
 from cdc.topology.topology import Topology
 from joins.select.flat import Condition, Flat, FlatJoin
-from joins.select.rewrite.subqueries import SCALAR
+from joins.select.rewrite.subqueries import is_scalar
 from joins.select.rows import keys_of
 from joins.select.sql import Place, refuse
 
@@ -180,7 +180,7 @@ class _Builder:
                     used.append(equality.condition)
             key = next((key for key in keys_of(self.shapes[alias]) if key and {*key} <= {*pairs, *constants}), None)
             # only a subquery without an outer column is joined by constants alone: it has no other conditions
-            alone = join is not None and alias.startswith(SCALAR)
+            alone = join is not None and is_scalar(alias)
             if key is None or not (pairs or alone):
                 continue
             residual = (

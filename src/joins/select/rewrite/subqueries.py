@@ -116,6 +116,11 @@ class _Subqueries:
         return exp.Max(this=value) if grouped else value
 
 
+def is_scalar(alias: str) -> bool:
+    """Return whether an alias is one of a subquery that is a value, also within a query that FROM names (`q/alias`)."""
+    return alias.rpartition("/")[2].startswith(SCALAR)
+
+
 def _scalars(node: exp.Expr) -> Iterator[exp.Subquery]:
     """Yield the subqueries of an expression that are values, and not those of EXISTS and IN, or within others."""
     if isinstance(node, exp.Subquery):
