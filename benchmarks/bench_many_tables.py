@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.decode.proc_peers import machine
+from benchmarks.ending import end
 from cdc.model.event import Position
 from cdc.model.naming import change_topic, history_topic, schemas_topic
 from cdc.model.schema import TableId
@@ -260,4 +261,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(end(main))

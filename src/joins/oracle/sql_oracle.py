@@ -10,13 +10,15 @@ import duckdb
 import pyarrow as pa
 
 from cdc.model.schema import TableId, TableSchema
-from cdc.model.types import Canonical
+from cdc.model.types import Canonical, LogicalType
 from cdc.topology.topology import Table, Topology
 from joins.evaluate.stored import to_canonical
+from joins.evaluate.unknown import UnknownValue
 from joins.oracle.duckdb_query import Question, question
 from joins.oracle.duckdb_types import duckdb_type, native
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_functions import Functions, from_arrow
+from joins.query.value_types import family
 
 Answer = dict[tuple[Canonical, ...], dict[str, Canonical]]
 
@@ -95,10 +97,20 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, asked: Question) -> list[dict[str
         found: Any = cursor.to_arrow_table()
     names = [column.name for column in asked.columns]
     columns = [
-        [to_canonical(shown.type, value) for value in from_arrow(shown.type, column)]
+        [_stored(shown.type, value) for value in from_arrow(shown.type, column)]
         for shown, column in zip(asked.columns, found.columns, strict=True)
     ]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _stored(type_: LogicalType, value: Any) -> Canonical:
+    """Return the value that the join stores: NULL, and a dead letter, for a time beyond the years 1 to 9999."""
+    try:
+        return to_canonical(type_, value)
+    except UnknownValue:
+        if family(type_) not in ("date", "moment"):
+            raise
+        return None
 
 
 def prepare(database: duckdb.DuckDBPyConnection) -> None:
