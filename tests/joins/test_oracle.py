@@ -59,6 +59,8 @@ FUNCTIONS: list[tuple[str, Any, Any, Any]] = [
     ("count(1)", 3, 1, 2),
     ("count(n)", 3, 0, 1),
     ("count(DISTINCT n)", 2, 0, 1),
+    ("count(NOT n = 3, d)", 3, 0, 1),
+    ("collect_set(NOT n = 3)", [False, True], [], [True]),
     ("count(DISTINCT n, d)", 2, 0, 1),
     ("sum(n)", 7, None, 2),
     ("sum(DISTINCT n)", 4, None, 2),

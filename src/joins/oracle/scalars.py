@@ -369,7 +369,7 @@ class Scalars:
         self.functions[name] = Collected(
             name=name, function=result.function, of=part.type, type=result.type, text=result.text, alone=alone
         )
-        x = part.sql.sql("duckdb")
+        x = f"({part.sql.sql('duckdb')})"  # NOT binds less than IS NULL
         return exp.maybe_parse(f"{name}(coalesce(list({x}) FILTER (WHERE {x} IS NOT NULL), []))", dialect="duckdb")
 
 

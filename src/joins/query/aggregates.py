@@ -95,7 +95,9 @@ def _arguments(function: exp.Expr) -> list[exp.Expr]:
         if isinstance(inner, exp.Distinct):
             return items
         if len(items) > 1:
-            there = [exp.Not(this=exp.Is(this=item.copy(), expression=exp.Null())) for item in items]
+            # in parentheses: verify's oracle writes it as text, and NOT binds less than IS NULL
+            held = [item.copy() if isinstance(item, exp.Column) else exp.Paren(this=item.copy()) for item in items]
+            there = [exp.Not(this=exp.Is(this=item, expression=exp.Null())) for item in held]
             return [_if(exp.and_(*there), exp.Literal.number(1))]
         return [] if isinstance(inner, exp.Star | exp.Literal) else items
     if isinstance(function, exp.CountIf):
