@@ -164,7 +164,7 @@ def test_readers_wait_for_a_topic_that_does_not_exist_yet(tmp_path: Path, monkey
 
 
 def test_a_table_that_a_query_names_is_known_by_its_topic() -> None:
-    """In any case and quotes; also each table whose topic's name was shortened, which tells no table."""
+    """Upper and lower case and quotes make no difference. A shortened name of a topic may be that of any table."""
     settings = topology(listed=3)
     named = is_named(settings)
     assert [named(name) for name in source_topics(settings, settings.sources["s"]).changes] == [False, False, True]

@@ -186,7 +186,7 @@ class GuardedDatabase:
         lies = self.gateway.assign(HONEST, BASE)
         whole = wait_until(lambda: b'"snapshot":"done"' in lies.last, 60)
         assert whole, [str(report) for report in lies.reports]
-        answer = {"checkpoint": lies.last.decode(), **_stored(bytes(lies.frames)), "behind": []}
+        answer = {"checkpoint": lies.last.decode(), **stored_of(bytes(lies.frames)), "behind": []}
         self.end(HONEST, "an honest capture")
         assert len(answer["history"]) >= 3, "the history of all tables"
         self._honest = orjson.dumps(answer)
@@ -202,7 +202,7 @@ def _conditions(signals: Any) -> list[tuple[str, str]]:
     return [(one.get("data-collection", ""), one.get("filter", "")) for one in found]
 
 
-def _stored(frames: bytes) -> dict[str, Any]:
+def stored_of(frames: bytes) -> dict[str, Any]:
     """Return history and schemas from the records that one session sent."""
     history, schemas = list[Any](), list[Any]()
     for record in FrameReader().read(frames):

@@ -21,23 +21,11 @@ from ingest.fleet.desired import source_of, spec_of
 from ingest.records.conditions import condition
 from tests.hostile.policed import leaked
 from tests.support.pg_captured import PgCaptured, topology_text
+from tests.support.pg_policies import postgres_policy
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-POLICY = """
-dumps: {dumps}
-connections:
-  db:
-    type: postgresql
-    hostname: 127.0.0.1
-    port: {port}
-    username: cdc
-    password: cdc
-    dbname: {dbname}
-    databases:
-      public:
-"""
 LISTED = """
         tables:
           customers: {mask: {email: redact, born: sha256(salt)}, ignored_columns: [pin, level, later]}
@@ -69,7 +57,8 @@ class PolicedPg(PgCaptured):
     @property
     def allowed(self) -> Policy:
         """Return the policy of the host."""
-        text = POLICY.format(dumps=str(self.dumps).lower(), port=self.server.port, dbname=self.name) + self.policy
+        databases = f"      public:\n{self.policy}"
+        text = postgres_policy(self.server.port, self.name, databases, dumps=self.dumps)
         return read_policy(text, file="policy.yml", environ={}, content=str)
 
     @property

@@ -24,33 +24,24 @@ from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import captured
 from ingest.fleet.desired import source_of, spec_of
 from ingest.fleet.fleet_pb2 import Control_PgSQLLogDec
-from ingest.fleet.frames import FrameReader
 from ingest.records.conditions import condition
+from tests.hostile.guarded_database import stored_of
 from tests.hostile.histories import doctored
 from tests.hostile.hostile_gateway import HostileGateway, Lies, attending, wait_until
 from tests.hostile.lies import HIDDEN, comparing_condition
 from tests.hostile.policed import forms
 from tests.hostile.test_hostile_gateway import quiet
+from tests.support.pg_policies import postgres_policy
 from tests.support.pg_servers import PgServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 MARK = "Vx9SECRETq"
-POLICY = """
-dumps: true
-connections:
-  db:
-    type: postgresql
-    hostname: 127.0.0.1
-    port: {port}
-    username: cdc
-    password: cdc
-    dbname: {dbname}
-    databases:
+ALLOWED = """
       kept:
         tables:
-          customers: {{mask: {{email: redact}}, ignored_columns: [pin, level]}}
-          accounts: {{ignored_columns: [ssn]}}
-          orders: {{}}
+          customers: {mask: {email: redact}, ignored_columns: [pin, level]}
+          accounts: {ignored_columns: [ssn]}
+          orders: {}
 """
 BASE: dict[str, Any] = {
     "agents": ["a1"], "connection": "db", "type": "postgresql", "database": "kept",
@@ -140,14 +131,14 @@ def test_no_history_reveals_what_is_hidden(
 ) -> None:
     """Sessions resume from false schemas, checkpoints, snapshots with conditions, and tables outside the policy."""
     policy = read_policy(
-        POLICY.format(port=database.server.port, dbname=database.name), file="p.yml", environ={}, content=str
+        postgres_policy(database.server.port, database.name, ALLOWED), file="p.yml", environ={}, content=str
     )
     with attending(FleetAgent("a1", policy, captured, seen), gateway, folder):
         lies = Lies()
         database.capture(gateway, "honest", lies, 0)
         assert b'"snapshot":"done"' in lies.last, [str(one) for one in lies.reports]
         assert b"PUBLIC0" in lies.frames, "public values must arrive, or the test proves nothing"
-        answer = {"checkpoint": lies.last.decode(), **_stored(bytes(lies.frames)), "behind": []}
+        answer = {"checkpoint": lies.last.decode(), **stored_of(bytes(lies.frames)), "behind": []}
         assert len(answer["history"]) >= 3
         database.drop_slot("honest")
         database.sql("SELECT pg_create_logical_replication_slot('base', 'pgoutput')")
@@ -172,7 +163,7 @@ def test_no_history_reveals_what_is_hidden(
 def test_no_condition_compares_what_is_hidden(database: GuardedPg) -> None:
     """Each condition that the policy lets pass is run by the server, and must find no row."""
     policy = read_policy(
-        POLICY.format(port=database.server.port, dbname=database.name), file="p.yml", environ={}, content=str
+        postgres_policy(database.server.port, database.name, ALLOWED), file="p.yml", environ={}, content=str
     )
     spec = spec_of(BASE, "t", "s")
     source = narrowed(policy, spec, source_of(spec, "t", "s"), condition).source
@@ -190,14 +181,3 @@ def test_no_condition_compares_what_is_hidden(database: GuardedPg) -> None:
                     found = connection.execute(f"SELECT count(*) FROM kept.{name} WHERE ({safe})".encode()).fetchone()
                     assert found == (0,), f"{tried!r} found rows as {safe!r}"
     assert passed > 20, "the policy refuses all, so nothing was tried"
-
-
-def _stored(frames: bytes) -> dict[str, Any]:
-    """Return history and schemas from the records that one session sent."""
-    history, schemas = list[Any](), list[Any]()
-    for record in FrameReader().read(frames):
-        if record.topic.endswith("history") and record.value:
-            history.append([record.key.decode(), orjson.loads(record.value)])
-        elif record.topic.endswith("schemas") and record.value:
-            schemas.append(orjson.loads(record.value))
-    return {"history": history, "schemas": schemas}

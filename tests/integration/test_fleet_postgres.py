@@ -12,23 +12,13 @@ import pytest
 
 from cdc.model.naming import history_topic, positions_topic, schemas_topic
 from tests.support.fleet_on_servers import FleetOnServers, rows
+from tests.support.pg_policies import postgres_policy
 from tests.support.pg_servers import PgServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(600)]
-POLICY = """
-dumps: true
-labels: {{site: here}}
-connections:
-  db:
-    type: postgresql
-    hostname: 127.0.0.1
-    port: {port}
-    username: cdc
-    password: cdc
-    dbname: {name}
-    databases:
+ALLOWED = """
       public:
-        tables: {{t: {{mask: {{mail: redact}}, ignored_columns: [pin]}}, u: {{}}}}
+        tables: {t: {mask: {mail: redact}, ignored_columns: [pin]}, u: {}}
 """
 
 
@@ -65,7 +55,7 @@ def fleet(capture_postgres: Callable[..., Any], tmp_path: Path) -> Iterator[Flee
 def test_postgres_through_an_agent(fleet: FleetOnServers, server: PgServer) -> None:
     """From the map to a table in sync; then gateway, agent and server are killed. Each change is published once."""
     captured = fleet.captured
-    policy = POLICY.format(port=server.port, name=captured.name)
+    policy = postgres_policy(server.port, captured.name, ALLOWED)
 
     def insert(number: int) -> None:
         captured.sql(f"INSERT INTO t (id, v, mail, pin) VALUES ({number}, 1, 'mailSECRET', 'pinSECRET')")
@@ -139,7 +129,7 @@ def test_a_second_agent_takes_over_the_slot(fleet: FleetOnServers, server: PgSer
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
     for name in (first, "lyon"):
-        fleet.agent(name, POLICY.format(port=server.port, name=captured.name))
+        fleet.agent(name, postgres_policy(server.port, captured.name, ALLOWED))
     fleet.until(lambda: len(fleet.api("agents") or ()) == 2, "an agent does not dial")
     place = ("--agent", first, "--agent", "lyon", "--connection", "db", "--table", "u", "--wait", "60")
     fleet.ask("source", "add", "shop", "--type", "postgresql", *place)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from abc import ABC, abstractmethod
 
 from tests.joins.joinrandom import Alias, Generator, Table
 
 EXACT = ("int", "bigint", "tinyint", "decimal", "varchar", "date")  # dates and datetimes, too
 
 
-class GroupGenerator(Generator):
+class GroupGenerator(Generator, ABC):
     """Makes queries that group; `constructs` (see `aggrandom`) limits what may occur."""
 
     def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
@@ -63,9 +64,9 @@ class GroupGenerator(Generator):
         name = identity[0][0].partition(".")[0]
         return next(alias.table.key for alias in aliases if alias.name == name)
 
+    @abstractmethod
     def _topped_groups(self, text: str, columns: dict[str, str], keys: list[tuple[str, str]]) -> Table:
         """Return the first groups of a grouped query (`aggtop`)."""
-        raise NotImplementedError
 
     def _keys(self, aliases: list[Alias]) -> list[tuple[str, str]]:
         keys = []

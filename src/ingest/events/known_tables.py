@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from ingest.events.log_events import StatementLogged
 _WORD, _QUOTE = re.compile(r"[\w$]+"), re.compile('[`"]')
 
 
-class KnownTables:
+class KnownTables(ABC):
     """The tables that a source's server has at the current log position, by the names in its log.
 
     `captured(database, table)` applies the topology's filters.
@@ -46,9 +47,9 @@ class KnownTables:
         before, self._catalog = self._catalog, catalog
         self._catalog_changed(before)
 
+    @abstractmethod
     def _catalog_changed(self, before: Catalog) -> None:
         """Update what depends on the catalog; it was `before`."""
-        raise NotImplementedError
 
     def captured(self, database: str, table: str) -> bool:
         """Return whether a table is captured. Names are as in the log, a statement or the topology."""

@@ -27,16 +27,22 @@ def _to_date(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     return compiler.compile(exp.Cast(this=node.this.copy(), to=exp.DataType.build("date")))
 
 
+def _day_and_count(compiler: ExpressionCompiler, node: exp.Expr, unit: str) -> tuple[Typed, Typed]:
+    """Compile the arguments of a function that adds a number of days or months (`unit`) to a date."""
+    day, count = argument(compiler, node, "this", DAY), argument(compiler, node, "expression", NUMBER)
+    assert day is not None  # both are always there
+    assert count is not None
+    if count.type.kind not in ("int8", "int16", "int32"):
+        refuse(node, f"{count.type} {unit} in {node.sql('spark')}", "an INT")
+    return day, count
+
+
 def _days(name: str) -> Function:
     def compile_(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
         unit = node.args.get("unit")
         if unit is not None and unit.name.upper() not in ("DAY", "DAYS"):
             refuse(node, node.sql("spark"), f"{name}(date, days)")
-        day, count = argument(compiler, node, "this", DAY), argument(compiler, node, "expression", NUMBER)
-        assert day is not None  # both are always there
-        assert count is not None
-        if count.type.kind not in ("int8", "int16", "int32"):
-            refuse(node, f"{count.type} days in {node.sql('spark')}", "an INT")
+        day, count = _day_and_count(compiler, node, "days")
         sql = f"{name}(CAST({day.sql} AS DATE), {count.sql})"
         return Typed(sql=sql, type=DATE, failed=any_of(day.failed, count.failed))
 
@@ -70,11 +76,7 @@ def _extracted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 
 def _months_later(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    day, count = argument(compiler, node, "this", DAY), argument(compiler, node, "expression", NUMBER)
-    assert day is not None  # both are always there
-    assert count is not None
-    if count.type.kind not in ("int8", "int16", "int32"):
-        refuse(node, f"{count.type} months in {node.sql('spark')}", "an INT")
+    day, count = _day_and_count(compiler, node, "months")
     since = f"CAST({day.sql} AS DATE)"
     near = f"{since} >= DATE'0001-01-01' AND {since} <= DATE'9999-12-31'"
     few = f"{count.sql} >= {-_MOST_MONTHS} AND {count.sql} <= {_MOST_MONTHS}"
