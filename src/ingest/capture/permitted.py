@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cdc.model.errors import Skippable
+from cdc.model.errors import Skippable, UsageError
 from cdc.topology.topology import Source
 from ingest.records.snapshots import ChunkRequest
 
 
 def permitted_request(source: Source, request: ChunkRequest) -> ChunkRequest:
-    """Return a request as it is safe to run. Raises Skippable if the policy forbids reading rows, and UsageError for
-    a condition that it forbids."""
+    """Return a request as it is safe to run. Raises Skippable if the policy forbids reading rows, or its condition.
+
+    The policy may have changed since a signal with a condition was accepted: only that snapshot ends, not the capture.
+    """
     table = request.schema.table_id
     if not source.dumps:
         what = (
@@ -24,5 +26,8 @@ def permitted_request(source: Source, request: ChunkRequest) -> ChunkRequest:
         )
         raise Skippable(what, "the policy of its host forbids it (dumps: false)")
     if request.where and source.conditions is not None:
-        return replace(request, where=source.conditions(table, request.where))
+        try:
+            return replace(request, where=source.conditions(table, request.where))
+        except UsageError as error:
+            raise Skippable(error.message, error.hint) from error
     return request

@@ -137,6 +137,8 @@ def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
 def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
     """Return a configuration as a Source without a server's address. Raises UsageError or TopologyError for a
     mistake."""
+    if NAME.fullmatch(topology) is None:  # it becomes a part of names on the database's server
+        raise UsageError(f"{topology[:80]!r} is not the name of a topology", "a name such as shop, as in a topology")
     try:
         text = orjson.dumps(spec.keys)
     except TypeError as error:

@@ -124,9 +124,15 @@ def displace(connection: PgConnection, source: Source, names: Names) -> None:
 
 
 def held_up(connection: PgConnection, source: Source, what: str) -> Retriable:
-    """Return the error for an operation that waits too long for an open transaction, which the error names."""
-    rows = connection.texts(_OLDEST)
-    who = f"the oldest: {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended since"
+    """Return the error for an operation that waits too long for an open transaction, which the error names.
+
+    With a policy of the host it does not: the error leaves the host, and an application chooses the names of prepared
+    transactions."""
+    if source.permitted is not None:
+        who = "see pg_stat_activity and pg_prepared_xacts"
+    else:
+        rows = connection.texts(_OLDEST)
+        who = f"the oldest: {rows[0][0]} of {rows[0][1]} since {rows[0][2]}" if rows else "it has ended since"
     return Retriable(
         f"source {source.name}: {what} while transactions are open that began before ({who})",
         "end them, or wait for them",

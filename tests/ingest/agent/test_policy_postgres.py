@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,8 @@ from ingest.agent.policy_check import ServerDatabase, findings
 from ingest.agent.policy_reader import read_policy
 from ingest.events.published import published
 from ingest.fleet.desired import source_of, spec_of
+from ingest.postgres.pg_connection import PgConnection
+from ingest.postgres.pg_slot import held_up
 from ingest.postgres.pg_snapshot import PgChunks, StreamedTransactions
 from ingest.records.conditions import condition
 from ingest.records.snapshots import ChunkRequest
@@ -132,7 +134,7 @@ def test_conditions_use_no_column_that_must_not_leave(name: str, where: str, why
     """The name of a table stands for its rows. The reader also checks conditions that come from a checkpoint."""
     with pytest.raises(UsageError, match=why):
         run({"tables": {name: {"where": where}}})
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(Skippable, match=why):
         PgChunks(run({"tables": {"users": {}}}).source, StreamedTransactions()).request(chunk(where, name))
 
 
@@ -140,6 +142,20 @@ def test_conditions_are_written_in_its_sql() -> None:
     """Quoted names keep their case."""
     where = run({"tables": {"cards": {"where": '"Id" > 3 AND id <> -1'}}}).source.rules[table("cards")].where
     assert where == '"Id" > 3 AND id <> -1'
+
+
+class BusyServer:
+    """A connection to a server with a prepared transaction."""
+
+    def texts(self, _: str) -> list[tuple[str, ...]]:
+        return [("prepared transaction 'SECRET'", "app", "now")]
+
+
+def test_a_prepared_transaction_is_not_named_outside_the_host() -> None:
+    """The application chooses its name, and the agent reports the error to the gateway."""
+    source, server = run({"tables": {"users": {}}}).source, cast(PgConnection, BusyServer())
+    assert "SECRET" not in str(held_up(server, source, "the slot cannot be made"))
+    assert "SECRET" in str(held_up(server, replace(source, permitted=None), "the slot cannot be made"))
 
 
 def test_dumps_can_not_be_widened() -> None:

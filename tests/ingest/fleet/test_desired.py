@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdc.model.errors import TailorbirdError
+from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.schema import TableId
 from ingest.fleet.desired import LOCAL, DesiredSource, source_of, spec_of, table_named, with_tables
 from ingest.fleet.reported import effective_hash
@@ -123,3 +123,10 @@ def test_tables_are_named_by_one_part_or_two() -> None:
     assert str(table_named(source, "crm.users")) == "shop.crm.users"
     with pytest.raises(TailorbirdError, match="is not a table name"):
         table_named(source, "crm.")
+
+
+@pytest.mark.parametrize("topology", ["", "Shop", "sh'op", "shop; DROP TABLE x", "x" * 64])
+def test_a_topology_has_a_name_that_is_safe_on_every_server(topology: str) -> None:
+    """Names of slots and publications begin with it, and an assignment of a gateway chooses it."""
+    with pytest.raises(UsageError, match="is not the name of a topology"):
+        source_of(spec_of(GOOD, "t", "shop"), topology, "shop")
