@@ -35,7 +35,7 @@ from joins.select.sql import (
     refuse,
     selects_of,
 )
-from joins.select.tokens import CLAUSES, KEPT, KINDS, NOT_YET, check_tokens, statements_of
+from joins.select.tokens import CLAUSES, KEPT, KINDS, LEFT_LIMITS, NOT_YET, check_tokens, statements_of
 
 
 def parse_query(topology: Topology, table: Table) -> Query:
@@ -226,9 +226,10 @@ class _Parser:
             refuse(self.topology, query.ranking.place, "ROW_NUMBER() without a limit", AROUND)
 
     def _refuse_clauses(self, node: exp.Expr, kept: tuple[str, ...]) -> None:
+        ordered = node.args.get("order") and node.args.get("limit") and not node.args.get("offset")
         for key, value in node.args.items():
             if value and key not in kept:
-                name, expected = CLAUSES.get(key, (key.strip("_").upper(), FORM))
+                name, expected = (LEFT_LIMITS if ordered else CLAUSES).get(key, (key.strip("_").upper(), FORM))
                 self.refuse(value[0] if isinstance(value, list) else value, f"{name} is not supported", expected)
 
     def _distinct(self, node: exp.Expr | None) -> bool:

@@ -37,6 +37,12 @@ CLAUSES = {
     "laterals": ("LATERAL VIEW", "a plain column"),
     "hint": ("a hint", "no hint"),
 }
+# The same for an ORDER BY … LIMIT that `joins.select.rewrite.limits` has left.
+_LIMITED = (
+    "this ORDER BY … LIMIT",
+    "names of result columns, or their numbers without *; after UNION or parentheses, in FROM (SELECT …) name",
+)
+LEFT_LIMITS = {**CLAUSES, "order": _LIMITED, "limit": _LIMITED}
 KEPT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "qualify", "with_")
 KINDS = ("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER", "FULL", "FULL OUTER")
 NOT_YET = {
