@@ -155,7 +155,7 @@ LOCK := $(TOOLS)/bin/uv --quiet pip compile --universal --python-version 3.11 --
 constraints: $(TOOLS)/ready ## update locks/ to the newest versions: make constraints ARGS="--upgrade-package requests" for one
 	$(LOCK) $(or $(ARGS),--upgrade) --all-extras --group dev --output-file locks/dev.txt pyproject.toml
 	$(LOCK) --all-extras --constraint locks/dev.txt --output-file locks/run.txt pyproject.toml
-	echo setuptools pip | tr ' ' '\n' | $(LOCK) --constraint locks/dev.txt --output-file locks/build.txt -
+	echo setuptools setuptools-scm pip | tr ' ' '\n' | $(LOCK) --constraint locks/dev.txt --output-file locks/build.txt -
 	echo uv pip-audit | tr ' ' '\n' | $(LOCK) $(or $(ARGS),--upgrade) --output-file locks/tools.txt -
 	echo atheris==3.0.0 | $(LOCK) --output-file locks/fuzz.txt -
 
