@@ -1,7 +1,8 @@
-"""A server that speaks MySQL's protocol only to obtain the password of a client."""
+"""A server that speaks MySQL's protocol only to obtain the password of a client, or a file of its machine."""
 
 from __future__ import annotations
 
+import functools
 import socket
 import socketserver
 import ssl
@@ -18,12 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.support.certificates import self_signed
 
-Way = Literal["clear text", "dialog", "own key", "own key, sha256", "own certificate"]
-WAYS: tuple[Way, ...] = ("clear text", "dialog", "own key", "own key, sha256", "own certificate")
+Way = Literal["clear text", "dialog", "own key", "own key, sha256", "own certificate", "local file"]
+WAYS: tuple[Way, ...] = ("clear text", "dialog", "own key", "own key, sha256", "own certificate")  # of the password
 _SALT = b"12345678" + b"abcdefghijkl"
 # PROTOCOL_41, SECURE_CONNECTION, PLUGIN_AUTH, LENENC_CLIENT_DATA, CONNECT_WITH_DB
 _CAPABILITIES = 0x200 | 0x8000 | 0x80000 | 0x200000 | 0x8
-_SSL = 0x800
+_SSL, _LOCAL_FILES = 0x800, 0x80
+_OK = b"\0\0\0\x02\0\0\0"
 
 
 @dataclass
@@ -32,17 +34,26 @@ class RogueMySql:
 
     port: int
     way: Way
+    file: Path
     heard: list[bytes] = field(default_factory=list)
+    asked: int = 0  # requests for the file
 
-    def learned(self, password: str) -> bool:
-        """Return whether a client has sent the password."""
-        return any(password.encode() in one for one in self.heard)
+    def learned(self, secret: str) -> bool:
+        """Return whether a client has sent the password, or the content of a file."""
+        return any(secret.encode() in one for one in self.heard)
+
+
+@functools.cache
+def _own_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
 
 
 @contextmanager
 def rogue_mysql(way: Way, folder: Path) -> Iterator[RogueMySql]:
-    """Run an impostor on all addresses of this machine while the block lasts."""
-    key = rsa.generate_private_key(65537, 2048)
+    """Run an impostor on all addresses of this machine while the block lasts.
+
+    In the way `local file` it accepts every password, and answers each query with a request for `folder/secret`."""
+    key = _own_key()
     certificate, secret = self_signed()
     (folder / "rogue.pem").write_bytes(secret + certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -62,8 +73,8 @@ def rogue_mysql(way: Way, folder: Path) -> Iterator[RogueMySql]:
 
     with socketserver.ThreadingTCPServer(("0.0.0.0", 0), Login) as server:
         server.daemon_threads = True
-        rogue = RogueMySql(server.server_address[1], way)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        rogue = RogueMySql(server.server_address[1], way, folder / "secret")
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield rogue
         server.shutdown()
@@ -82,7 +93,7 @@ class _Conversation:
         """Greet the client, and ask for its password in the rogue's way."""
         way = self._rogue.way
         plugin = b"sha256_password" if way == "own key, sha256" else b"caching_sha2_password"
-        capabilities = _CAPABILITIES | (_SSL if way == "own certificate" else 0)
+        capabilities = _CAPABILITIES | {"own certificate": _SSL, "local file": _LOCAL_FILES}.get(way, 0)
         self._send(
             b"\x0a8.0.36\0" + struct.pack("<I", 7) + _SALT[:8] + b"\0" + struct.pack("<H", capabilities & 0xFFFF)
             + b"\x2d" + struct.pack("<H", 2) + struct.pack("<H", capabilities >> 16) + bytes([21]) + bytes(10)
@@ -92,6 +103,8 @@ class _Conversation:
         if way == "own certificate":
             self._connection = self._context.wrap_socket(self._connection, server_side=True)
             answer = self._receive()
+        if way == "local file":
+            self._ask_for_the_file()
         if way == "clear text":
             self._send(b"\xfemysql_clear_password\0")
             self._receive()
@@ -112,6 +125,17 @@ class _Conversation:
                 self._send(b"\x01" + public)
                 self._decrypt(self._receive())
         self._send(b"\xff" + struct.pack("<H", 1045) + b"#28000Access denied")
+
+    def _ask_for_the_file(self) -> None:
+        """Do so until the client leaves."""
+        self._send(_OK)
+        while True:
+            sent = self._receive()
+            if sent.startswith(b"\x03"):  # a query
+                self._rogue.asked += 1
+                self._send(b"\xfb" + str(self._rogue.file).encode())
+            elif not sent:  # the end of a file
+                self._send(_OK)
 
     def close(self) -> None:
         """End the login."""

@@ -1,4 +1,4 @@
-"""A server that cannot prove its identity does not get the password of a source."""
+"""A server that cannot prove its identity does not get the password of a source. No server gets a file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from cdc.model.errors import Retriable, TailorbirdError
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Source
 from ingest.binlog.format.errors import ConnectionLost
-from ingest.binlog.transports.mysql_transport import connect
+from ingest.binlog.transports.mysql_transport import MysqlTransport, connect
 from ingest.mysql.mysql_connection import address_of, connected
 from ingest.postgres import pg_connection
 from tests.hostile.rogue_mysql import WAYS, Way, rogue_mysql
@@ -65,6 +66,29 @@ def test_the_rogue_server_would_learn_the_password_of_a_trusting_client(way: Way
         with pytest.raises(TailorbirdError), connected(source):
             pass
     assert rogue.learned(PASSWORD), rogue.heard
+
+
+def test_a_rogue_mysql_server_gets_no_file(tmp_path: Path) -> None:
+    """MySQL's protocol lets a server answer any query with a request for a file of the client's machine.
+
+    Even a server that the source trusts gets none. A client that agrees to it would send the file.
+    """
+    (tmp_path / "secret").write_text("content of a file")
+    with rogue_mysql("local file", tmp_path) as rogue:
+        source = source_of("mysql", "127.0.0.1", rogue.port, {"ssl_mode": "disabled"})
+        with pytest.raises(Retriable, match="asked for a file of this machine"), connected(source):
+            pass
+        with pytest.raises(ConnectionLost):
+            MysqlTransport(address_of(source))
+        assert rogue.asked > 2
+        assert not rogue.learned("content of a file")
+        agreeing: dict[str, Any] = {"local_infile": True, "autocommit": None, "ssl_disabled": True, "read_timeout": 10}
+        with (
+            pymysql.connect(host="127.0.0.1", port=rogue.port, user="cdc", **agreeing) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("SELECT 1")
+        assert rogue.learned("content of a file")
 
 
 @pytest.mark.parametrize("settings", [{}, {"ssl_mode": "preferred"}, {"ssl_mode": "verify_identity"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,8 @@ import pytest
 
 from cdc.model.errors import Fatal
 from cdc.process.file_running import ended
+from cdc.process.http_operation import serve_operation
+from cdc.process.verdict import HealthVerdict
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Dashboard, Index
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline, parts
@@ -108,6 +111,22 @@ def test_who_is_used_wrongly_stays_down_and_the_others_run_on(tmp_path: Path) ->
         assert pipeline.alive("join wide")
         with pytest.raises(Fatal, match="capture s cannot run: no such table"):
             pipeline.must_run()
+
+
+def test_no_other_program_gets_the_port_of_a_part(tmp_path: Path) -> None:
+    """Not before the part starts, nor while it is down. Otherwise it would end with a usage error, and stay down."""
+    with Pipeline(TOPOLOGY, home=tmp_path) as pipeline:
+        [port] = pipeline.part("join wide").serves.values()
+        for _ in range(2):
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", port))
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port)).close()
+            server = serve_operation(port, lambda: (HealthVerdict(status="moving", reason=""), {}))
+            server.shutdown()
+            server.server_close()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
 
 
 @pytest.mark.parametrize(("isolation", "names"), [("shared", ["joins"]), ("process", ["join narrow", "join wide"])])

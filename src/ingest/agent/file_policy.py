@@ -9,7 +9,9 @@ from cdc.model.errors import TailorbirdError, UsageError
 from ingest.agent.policy import Policy
 from ingest.agent.policy_reader import read_policy
 
-_Stamps = dict[Path, tuple[int, int, int]]  # inode, time and size of each file; zeros for one that does not exist
+# inode, times of the last write and of the last change of its mode, and size; zeros for a file that does not exist
+_Stamp = tuple[int, int, int, int]
+_Stamps = dict[Path, _Stamp]
 
 
 class PolicyFile:
@@ -28,15 +30,15 @@ class PolicyFile:
         if not self._settle():
             self._seen = self._begun
 
-    def changed(self, *, now: bool = False) -> Policy | None:
+    def changed(self, *, now: bool = False, again: bool = False) -> Policy | None:
         """Return the policy if its files have changed since it was last returned; None if they have not.
 
         A change counts when two calls have seen the same state, and reading did not change it, because half of a file
-        could be a valid policy that allows more. `now`: read it at once, even if nothing has changed. Raises
-        TopologyError or UsageError for an invalid one; `policy` and the next call are unaffected.
+        could be a valid policy that allows more. `again`: read it even if nothing has changed. `now`: read it at once.
+        Raises TopologyError or UsageError for an invalid one; `policy` and the next call are unaffected.
         """
         before, self._seen = self._seen, self._stamps()
-        if not now and (self._seen == self._applied or self._seen != before):
+        if not now and (self._seen != before or (self._seen == self._applied and not again)):
             return None
         try:
             policy = self._read()
@@ -65,12 +67,12 @@ class PolicyFile:
         return {file: _stamp(file) for file in self._begun}
 
 
-def _stamp(file: Path) -> tuple[int, int, int]:
+def _stamp(file: Path) -> _Stamp:
     try:
         found = file.stat()
     except OSError:  # reading it reports the error
-        return 0, 0, 0
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        return 0, 0, 0, 0
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def load_policy(file: str, stamps: _Stamps | None = None) -> Policy:

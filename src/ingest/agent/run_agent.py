@@ -40,7 +40,7 @@ from ingest.run_capture import Destination, ThroughGateway, capture
 
 _EVER = 1e9  # seconds
 _POLICY_EVERY = 1.0  # seconds between looks at the policy's file
-_POLICY_AGAIN = 10.0  # seconds until a policy is applied again after an internal error
+_POLICY_AGAIN = 10.0  # seconds until a policy is read again after an error, or applied again after an internal one
 _TABLES = 100  # at most this many tables in a report of snapshots
 _MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between reports of a source's position
 
@@ -96,6 +96,7 @@ class PolicyWatch:
     def __init__(self, file: PolicyFile, agent: FleetAgent, streams: Gateways) -> None:
         self._file, self._agent, self._streams = file, agent, streams
         self._internal, self._retry_at = "", math.inf
+        self._logged, self._read_at = "", 0.0  # the error of the last read; when a file with an error is read again
 
     @property
     def error(self) -> str:
@@ -131,11 +132,18 @@ class PolicyWatch:
                 log.exception("cannot apply the policy: it is tried again")
 
     def _changed(self, *, now: bool) -> Policy | None:
+        """Return the policy if it has changed. One that could not be read is read again: its disk may have failed."""
+        again = self._file.error != "" and time.monotonic() >= self._read_at
         try:
-            return self._file.changed(now=now)
+            policy = self._file.changed(now=now, again=again)
         except TailorbirdError as error:
-            log.error("the policy cannot be read: the previous one applies", why=str(error))
+            self._read_at = time.monotonic() + _POLICY_AGAIN
+            if str(error) != self._logged:
+                log.error("the policy cannot be read: the previous one applies", why=str(error))
+            self._logged = str(error)
             return None
+        self._logged = self._file.error
+        return policy
 
 
 def captured(task: Task) -> None:

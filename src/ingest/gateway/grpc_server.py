@@ -24,6 +24,7 @@ from ingest.fleet.message_checks import foreign_reason, invalid_reason
 from ingest.fleet.request_types import plugin_key
 from ingest.fleet.tokens import Guesses
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
+from ingest.gateway.agent_use import AgentUse
 from ingest.gateway.grpc_streams import AgentStream, Fleet, reject
 from ingest.gateway.proc_credit import CreditBudget
 
@@ -44,6 +45,7 @@ class AgentServer:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._open: dict[AgentStream, Validity] = {}
+        self._uses: dict[FleetIdentity, AgentUse] = {}  # also of agents without a stream, so that no limit begins again
         self._budget = CreditBudget()
         self._guesses = Guesses()
 
@@ -110,7 +112,8 @@ class AgentServer:
         if sum(one.agent == agent for one in self._open) >= _STREAMS:
             what = f"more than {_STREAMS} streams of one agent"
             await self._reject(context, grpc.StatusCode.RESOURCE_EXHAUSTED, what, agent)
-        stream = AgentStream(self._fleet, agent, context, first.hello, self._budget)
+        use = self._uses.setdefault(agent, AgentUse())
+        stream = AgentStream(self._fleet, agent, context, first.hello, self._budget, use)
         self._open[stream] = invalid
         try:
             log.info("agent connected", agent=agent.uri, peer=context.peer(), version=first.hello.version)

@@ -34,6 +34,7 @@ from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.message_checks import invalid_reason
 from ingest.fleet.request_types import CATALOGS, TYPED, plugin_key, type_name, typed
 from ingest.fleet.wire import MESSAGE
+from ingest.gateway.agent_use import SESSIONS, AgentUse
 from ingest.gateway.gateway_interfaces import AgentConnection
 from ingest.gateway.grpc_session import ServedSource, SessionHandler
 from ingest.gateway.proc_credit import CreditBudget
@@ -42,7 +43,7 @@ _WAITING = 1024 * 1024  # bytes of answers that an agent has not read yet; above
 _CHANNELS = 64  # of one stream
 # Commands that an agent has not read: the bytes above which it is `full`, and the bytes and number that end its stream.
 _FULL, _UNSENT, _UNSENT_COMMANDS = 4 * 1024 * 1024, 32 * 1024 * 1024, 1000
-# messages that an agent may send to the coordinator: in a burst, and per second
+# messages to the coordinator that an agent may send on one stream: in a burst, and per second
 _SAYS, _SAYS_PER_SECOND = 500.0, 50.0
 _COMMAND, _ANSWER = 0, 1  # priorities: commands are sent first
 _SILENT = 10  # number of checks (one per second) without a message; agents send a heartbeat every 3 s
@@ -97,12 +98,15 @@ async def reject(fleet: Fleet, context: Any, code: grpc.StatusCode, why: str, ag
 class AgentStream:
     """One agent's stream and its session channels. Implements `AgentConnection` if the agent accepts assignments.
 
-    A message is served by the plugin of its type. `first` is the agent's first message.
+    A message is served by the plugin of its type. `first` is the agent's first message, `use` what all of its streams
+    use.
     """
 
-    def __init__(self, fleet: Fleet, agent: FleetIdentity, context: Any, first: Hello, budget: CreditBudget) -> None:
+    def __init__(
+        self, fleet: Fleet, agent: FleetIdentity, context: Any, first: Hello, budget: CreditBudget, use: AgentUse
+    ) -> None:
         self._fleet, self.agent, self._context, self._version = fleet, agent, context, first.version
-        self._budget, self._former = budget, TYPED not in first.features
+        self._budget, self._use, self._former = budget, use, TYPED not in first.features
         self._plugins: Mapping[RequestType, Callable[[StreamRequest], Awaitable[None]]] = {
             Control_Config: self._joined, Control_Heartbeat: self._beat, Control_Report: self._heard,
             Data_Log: self._called, **dict.fromkeys(CATALOGS, self._heard),
@@ -283,7 +287,7 @@ class AgentStream:
         now = time.monotonic()
         self._allowance = min(_SAYS, self._allowance + (now - self._counted_at) * _SAYS_PER_SECOND) - 1
         self._counted_at = now
-        if self._allowance < 0:
+        if not self._use.may_send(now) or self._allowance < 0:
             await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, "it sends too many messages")
 
     async def _heard(self, request: StreamRequest) -> None:
@@ -298,10 +302,10 @@ class AgentStream:
     async def _called(self, request: StreamRequest) -> None:
         call = request.log_call
         session_handler = self._handlers.get(call.channel)
-        if session_handler is None and call.channel not in self._over and self._crowded():
+        if session_handler is None and call.channel not in self._over and (why := self._crowded()):
             if len(self._over) >= _UNSENT_COMMANDS:
                 await self._reject(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many refused sessions")
-            self._over[call.channel] = f"an agent may run {_CHANNELS} sessions on one stream"
+            self._over[call.channel] = why
             self._audit("session", "refused", self._over[call.channel], request.header.source)
         if call.channel in self._over:  # the agent may not know yet that the channel has ended
             if call.call:
@@ -330,15 +334,18 @@ class AgentStream:
         )
         self._threads.append(threading.Thread(target=session_handler.run, name=f"session {source.name}", daemon=True))
         self._threads[-1].start()
+        self._use.begun(self._threads[-1].is_alive)
         return session_handler
 
-    def _crowded(self) -> bool:
-        """Return whether no further session channel may be opened: too many of them, or of their threads, exist.
+    def _crowded(self) -> str:
+        """Return why no further session channel may be opened: too many of them, or of their threads, exist.
 
-        The thread of a closed channel may still be running.
+        The thread of a closed channel may still be running. Empty if one may be opened.
         """
         self._threads = [one for one in self._threads if one.is_alive()]
-        return len(self._handlers) >= _CHANNELS or len(self._threads) >= 2 * _CHANNELS
+        if len(self._handlers) >= _CHANNELS or len(self._threads) >= 2 * _CHANNELS:
+            return f"an agent may run {_CHANNELS} sessions on one stream"
+        return "" if self._use.may_begin() else f"an agent may run {SESSIONS} sessions on all of its streams"
 
     async def _reject(self, code: grpc.StatusCode, why: str) -> NoReturn:
         await reject(self._fleet, self._context, code, why, self.agent)

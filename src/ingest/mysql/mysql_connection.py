@@ -14,6 +14,7 @@ from cdc.model.errors import Fatal, Retriable, Skippable, TableChanged, Tailorbi
 from cdc.model.schema import TableId
 from cdc.model.tls import TlsMode, remedy_of
 from cdc.topology.topology import Source
+from ingest.binlog.transports.mysql_login import no_file_leaves
 from ingest.binlog.transports.mysql_transport import tls_options
 from ingest.binlog.transports.uri import ServerAddress, Ssl
 
@@ -99,7 +100,8 @@ def settings(source: Source) -> dict[str, Any]:
 def translated(source: Source, doing: str) -> Iterator[None]:
     """Turn PyMySQL's errors in the block into Retriable, UsageError or Fatal; messages name the source and `doing`."""
     try:
-        yield
+        with no_file_leaves():
+            yield
     except TailorbirdError:
         raise
     except pymysql.MySQLError as error:

@@ -12,7 +12,8 @@ from pathlib import Path
 from cdc.model.errors import Retriable
 from cdc.topology.topology import Topology
 from tailorbird.cli.fleet.cli_fleet_token import written
-from tailorbird.operate.pipeline.proc_pipeline import Part, free_port, parts
+from tailorbird.operate.pipeline.proc_pipeline import Part, parts
+from tailorbird.operate.pipeline.tcp_ports import ReservedPorts
 from tailorbird.web.fleet.file_fleet import LocalFleet
 from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path
 
@@ -23,7 +24,8 @@ class DemoFleet:
     """A fleet for the demo: a gateway and an agent per source, with certificates in the folder `home`."""
 
     def __init__(self, topology: Topology, home: Path) -> None:
-        listen, api = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self._ports = ReservedPorts()
+        listen, api = (f"127.0.0.1:{self._ports.reserve()}" for _ in range(2))
         self._fleet = LocalFleet(topology=topology, folder=home / "fleet" / topology.name, listen=listen, api=api)
         self._topology, self._home, self._logs = topology, home, home / "logs" / topology.name
 
@@ -32,11 +34,13 @@ class DemoFleet:
         self._fleet.make()
         found = [self._part("gateway", "gateway", self._fleet.gateway(), {})]
         for source in self._fleet.sources:
-            port = free_port()
+            port = self._ports.reserve()
             command = (*self._fleet.agent(source), "--metrics-port", str(port))
             found.append(self._part(f"agent {source}", "capture", command, {f"capture {source}": port}))
         served = {name for part in found for name in part.serves}
-        captures = [part for part in parts(self._topology, home=self._home) if part.stage == "capture"]
+        captures = [
+            part for part in parts(self._topology, home=self._home, ports=self._ports) if part.stage == "capture"
+        ]
         return [*found, *(part for part in captures if part.serves.keys().isdisjoint(served))]
 
     def command(self) -> None:

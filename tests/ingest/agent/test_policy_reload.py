@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from errno import ENOSPC
+from errno import EIO, ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -280,6 +280,60 @@ def test_a_policy_that_others_can_change_is_refused(tmp_path: Path, mode: int) -
     with pytest.raises(UsageError, match="can be changed by other users"):
         watched.changed()
     assert watched.policy.labels == {"site": "paris"}
+
+
+def test_a_corrected_mode_is_noticed(tmp_path: Path) -> None:
+    """The remedy of the error changes neither the content of the file nor the time of its last change."""
+    file = tmp_path / "policy.yml"
+    (tmp_path / "secret").write_text("one")
+    write(file, POLICY, 1)
+    watched = PolicyFile(str(file))
+    write(file, POLICY.replace("paris", "lyon"), 2)
+    file.chmod(0o666)
+    assert watched.changed() is None
+    with pytest.raises(UsageError, match="chmod go-w"):
+        watched.changed()
+    file.chmod(0o644)
+    assert watched.changed() is None
+    assert (read := watched.changed()) is not None
+    assert (read.labels, watched.error) == ({"site": "lyon"}, "")
+
+
+def test_a_file_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may fail for a moment, and no file changes when it works again. SIGHUP in that moment is not lost.
+
+    The log has the error once."""
+    file, secret, failing, lines = tmp_path / "policy.yml", tmp_path / "secret", [True], list[str]()
+    secret.write_text("one")
+    write(file, POLICY, 1)
+    watched, applied = PolicyFile(str(file)), list[Policy]()
+    agent = cast(Any, SimpleNamespace(reload=applied.append))
+    watch = run_agent.PolicyWatch(watched, agent, cast(Any, SimpleNamespace()))
+    real = Path.read_text
+
+    def read_text(path: Path, *args: Any, **kwargs: Any) -> str:
+        if failing[0] and path == secret:
+            raise OSError(EIO, "input/output error")
+        return real(path, *args, **kwargs)
+
+    log = SimpleNamespace(error=lambda text, **_: lines.append(text), info=lambda *_, **__: None)
+    monkeypatch.setattr(run_agent, "log", log)
+    monkeypatch.setattr(Path, "read_text", read_text)
+    watch.look(now=True)
+    assert "input/output error" in watch.error
+    watch.look()
+    failing[0] = False
+    watch.look()
+    assert applied == [], "it is not read at every look"
+    monkeypatch.setattr(run_agent, "_POLICY_AGAIN", 0.0)
+    failing[0] = True
+    watch.look(now=True)
+    watch.look()
+    failing[0] = False
+    watch.look()
+    assert (len(applied), watch.error, len(lines)) == (1, "", 1)
+    watch.look()
+    assert len(applied) == 1
 
 
 @pytest.mark.parametrize("changed", ["policy.yml", "secret"])

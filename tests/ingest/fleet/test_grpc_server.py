@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ from ingest.fleet.fleet_pb2 import (
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.request_types import typed
 from ingest.fleet.wire import MESSAGE, METHOD, PROTOCOL, hello
-from ingest.gateway import grpc_server, grpc_streams
+from ingest.gateway import agent_use, grpc_server, grpc_streams
+from ingest.gateway.agent_use import AgentUse
 from ingest.gateway.gateway_interfaces import AgentConnection
 from ingest.gateway.grpc_session import ServedSource
 from ingest.gateway_client import grpc_stream
@@ -210,6 +212,38 @@ def test_only_a_session_beyond_the_limit_fails(
     again.recover()
     assert stream.open
     stream.close()
+
+
+def test_sessions_of_all_streams_of_an_agent_are_limited(
+    address: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has threads in the gateway. When one ends, a new one is accepted, on any stream."""
+    monkeypatch.setattr(agent_use, "SESSIONS", 2)
+    streams = [GrpcStream(address, Credentials.of(folder / "agent")) for _ in range(3)]
+    logs = [GatewayLog(stream, "s") for stream in streams]
+    for log in logs[:2]:
+        log.recover()
+    with pytest.raises(Retriable, match="sessions on all of its streams"):
+        logs[2].recover()
+    logs[0].close()
+
+    def accepted() -> bool:
+        with suppress(Retriable):
+            GatewayLog(streams[2], "s").recover()
+            return True
+        return False
+
+    wait_for(accepted, "the ended session still counts")
+    for stream in streams:
+        assert stream.open
+        stream.close()
+
+
+def test_messages_of_all_streams_of_an_agent_are_limited() -> None:
+    """Sixty-four streams may not send sixty-four times as much as one."""
+    use = AgentUse()
+    assert sum(use.may_send(1000.0) for _ in range(5000)) == 2000
+    assert sum(use.may_send(1001.0) for _ in range(5000)) == 200
 
 
 def test_a_stream_that_fails_at_its_start_is_closed(address: str, folder: Path) -> None:

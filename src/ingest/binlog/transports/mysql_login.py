@@ -1,4 +1,4 @@
-"""Keep a password from a MySQL server that has not proven its identity.
+"""Keep a password from a MySQL server that has not proven its identity, and files of this machine from every server.
 
 A server chooses how a client logs in, so an impostor can ask for the password itself. PyMySQL's handlers of such
 requests are replaced here. The remedy is to verify the server: `ssl_mode: verify_identity`.
@@ -6,6 +6,8 @@ requests are replaced here. The remedy is to verify the server: `ssl_mode: verif
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pymysql import _auth
@@ -47,6 +49,19 @@ class _HashedPassword(_NoPassword):
             return _auth.caching_sha2_password_auth(self._connection, packet)
         except ValueError as error:  # the text above is no key
             raise OperationalError(_REFUSED, "the server wants more than a hash of the password") from error
+
+
+@contextmanager
+def no_file_leaves() -> Iterator[None]:
+    """Raise OperationalError if the server answers a query in the block with a request for a file of this machine.
+
+    PyMySQL does not send one, but raises an error that looks like a mistake of the program."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "LOAD_LOCAL" not in str(error):
+            raise
+        raise OperationalError(CR.CR_SERVER_LOST, "the server asked for a file of this machine") from error
 
 
 # For connections to servers that are neither verified nor on this machine.

@@ -29,7 +29,7 @@ from ingest.binlog.format.packed import U16, U64
 from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.stream import CRC32, Packet
 from ingest.binlog.reading.whole import PACKET_GAP, ReadBuffer
-from ingest.binlog.transports.mysql_login import CAUTIOUS_LOGIN
+from ingest.binlog.transports.mysql_login import CAUTIOUS_LOGIN, no_file_leaves
 from ingest.binlog.transports.mysql_register import ACCESS, register
 from ingest.binlog.transports.uri import ServerAddress
 
@@ -271,15 +271,11 @@ class MysqlTransport:
         """Return the rows of the first of these statements that the server's version supports."""
         if self._connection is None:
             self._prepare()
-        assert self._connection is not None
-        for statement in statements[:-1]:
-            with contextlib.suppress(pymysql.err.ProgrammingError), self._connection.cursor() as cursor:
-                cursor.execute(statement)
-                return tuple(cursor.fetchall())
         try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(statements[-1])
-                return tuple(cursor.fetchall())
+            for statement in statements[:-1]:
+                with contextlib.suppress(pymysql.err.ProgrammingError):
+                    return self._rows(statement)
+            return self._rows(statements[-1])
         except pymysql.err.OperationalError as error:
             if error.args[0] in ACCESS:
                 raise UsageError(f"{self.address.host}: {error.args[-1]}", "grant REPLICATION CLIENT") from error
@@ -288,6 +284,12 @@ class MysqlTransport:
             raise UsageError(
                 f"{self.address.host}: {error.args[-1]}", f"check why the server refuses {statements[-1]}"
             ) from error
+
+    def _rows(self, statement: str) -> tuple[Any, ...]:
+        assert self._connection is not None
+        with no_file_leaves(), self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return tuple(cursor.fetchall())
 
     def _prepare(self) -> None:
         """Open the connection, and configure its session as that of a replica."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from cdc.process.file_private import private_folder
 from cdc.process.file_running import ended
 from cdc.process.restarts import Restarts
 from cdc.topology.topology import Topology
+from tailorbird.operate.pipeline.tcp_ports import ReservedPorts
 
 _log = structlog.get_logger()
 _PR_SET_PDEATHSIG = 1
@@ -44,10 +44,12 @@ class Part:
     serves: Mapping[str, int]
 
 
-def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
+def parts(topology: Topology, *, home: Path, page_port: int = 0, ports: ReservedPorts | None = None) -> list[Part]:
     """Return the processes that a topology needs, in the order of the data flow. Dashboards need a `page_port`.
 
-    One process runs all checks. A ledger process is added if a check needs it."""
+    One process runs all checks. A ledger process is added if a check needs it. `ports` reserves their metrics ports;
+    without it another program may get one before the process starts."""
+    ports = ports or ReservedPorts()
     found: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
     captured = [name for name, source in topology.sources.items() if source.agent is None]
     found += [("capture", (name,), ("ingest", topology.file, "--source", name)) for name in captured]
@@ -57,11 +59,11 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
         asked = [word for name in names for word in ("--table", name)]
         found.append(("join", tuple(names), ("joins", topology.file, *asked)))
     found += [("index", (name,), ("indexer", topology.file, "--index", name)) for name in topology.indexes]
-    result = [_part(stage, names, arguments, home / "logs" / topology.name) for stage, names, arguments in found]
+    result = [_part(stage, names, arguments, home / "logs" / topology.name, ports) for stage, names, arguments in found]
     logs = home / "logs" / topology.name
     proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
     for name in proving:
-        port = free_port()
+        port = ports.reserve()
         command = (sys.executable, "-m", "tailorbird", name, topology.file, "--metrics-port", str(port))
         result.append(Part(name=name, stage=name, command=command, log=logs / f"{name}.log", serves={name: port}))
     if page_port and topology.dashboards:
@@ -71,24 +73,24 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0) -> list[Part]:
     return result
 
 
-def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path) -> Part:
-    serves = {f"{stage} {name}": free_port() for name in names}
-    ports = [word for port in serves.values() for word in ("--metrics-port", str(port))]
+def _part(stage: str, names: Sequence[str], arguments: Sequence[str], logs: Path, ports: ReservedPorts) -> Part:
+    serves = {f"{stage} {name}": ports.reserve() for name in names}
+    words = [word for port in serves.values() for word in ("--metrics-port", str(port))]
     return Part(
         name=f"{stage} {names[0]}" if len(names) == 1 else f"{stage}s",
         stage=stage,
-        command=(sys.executable, "-m", *arguments, *ports),
+        command=(sys.executable, "-m", *arguments, *words),
         log=logs / (f"{stage}-{names[0]}.log" if len(names) == 1 else f"{stage}s.log"),
         serves=serves,
     )
 
 
-def _alone(topology: Topology, stage: str, name: str, logs: Path) -> Part:
+def _alone(topology: Topology, stage: str, name: str, logs: Path, ports: ReservedPorts) -> Part:
     """Return the process of a single join or index."""
     words = (
         ("joins", topology.file, "--table", name) if stage == "join" else ("indexer", topology.file, "--index", name)
     )
-    return _part(stage, [name], words, logs)
+    return _part(stage, [name], words, logs, ports)
 
 
 class Pipeline:
@@ -107,7 +109,8 @@ class Pipeline:
         environ: dict[str, str] | None = None,
         captures: Sequence[Part] = (),
     ) -> None:
-        own = parts(topology, home=home, page_port=page_port)
+        self._ports = ReservedPorts()
+        own = parts(topology, home=home, page_port=page_port, ports=self._ports)
         self.parts = [*captures, *(part for part in own if part.stage != "capture")] if captures else own
         self._topology, self._home, self._shown = topology.name, home, topology.dashboards
         self._restarts = Restarts()
@@ -170,7 +173,7 @@ class Pipeline:
         for stage in ("join", "index"):
             new = [name.partition(" ")[2] for name, part in needed.items() if part.stage == stage and name not in known]
             for name in new:
-                self.parts.append(_alone(topology, stage, name, self._home / "logs" / topology.name))
+                self.parts.append(_alone(topology, stage, name, self._home / "logs" / topology.name, self._ports))
         for part in self.parts:
             if not self.alive(part.name) and part.name not in self.down and not self._restarts.waits(part.name):
                 self.start_part(part.name)
@@ -268,6 +271,7 @@ class Pipeline:
             _signal_group(process, signal.SIGKILL)
             process.wait()
         self._running.clear()
+        self._ports.close()
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
@@ -279,11 +283,3 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
