@@ -118,6 +118,7 @@ class GroupGenerator(Generator, ABC):
             made += [(f"collect_list({any_})", "list"), (f"collect_set({exact})", "list")]
         if "conditions" in self.constructs:
             condition = self._condition(aliases)
+            made += [(f"sum({condition})", "bigint?")]
             made += [(f"count_if({condition})", "bigint"), (f"{pick(['bool_and', 'bool_or'])}({condition})", "bool?")]
         text, found = pick(made)
         if self._maybe("filter", 0.2):

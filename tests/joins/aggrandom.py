@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from typing import Any
 
+from tests.joins.aggforms import FormGenerator
 from tests.joins.agggroups import EXACT, names_of, select_of
 from tests.joins.agghistory import history_of
-from tests.joins.aggtop import TopGenerator
 from tests.joins.joincase import Case
 from tests.joins.joinrandom import Alias, Join, Table, is_wide
 
@@ -22,9 +23,10 @@ GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys"
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
 QUERIES = frozenset({"sets", "distinct", "union_all", "union", "top", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "scalar", "windows", "right", "on"})
+FORMS = frozenset({"several_sets", "using", "cases", "distinct_on", "offset"})
 MANY = frozenset({"many", "full"})
 MOST = 8  # tables in a query that others read; a plan has at most 127 joins and groups
-CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS
+CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS | FORMS
 
 
 def random_aggregate(seed: int, query: int | None = None, constructs: frozenset[str] = CONSTRUCTS) -> Case:
@@ -34,7 +36,7 @@ def random_aggregate(seed: int, query: int | None = None, constructs: frozenset[
     return _Aggregated(random.Random(seed if query is None else query), happens, constructs).case()
 
 
-class _Aggregated(TopGenerator):
+class _Aggregated(FormGenerator):
     def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
         super().__init__(chance, happens, constructs)
         self.views: dict[str, dict[str, Any]] = {}
@@ -53,6 +55,7 @@ class _Aggregated(TopGenerator):
                 self._refer(tables[-1], tables)
         made = self._made([*tables[len(captured) :], *self.chance.sample(captured, len(captured))], wanted, last=True)
         query, row_key = self._with(made.name), list(made.key)
+        query = self._in_another_case(query) if self._maybe("cases", 0.15) else query
         self.chance.shuffle(row_key)
         said = query + "".join(str(view["query"]) for view in self.views.values())
         read = [table for table in captured if f"{table.name} " in said]
@@ -79,6 +82,8 @@ class _Aggregated(TopGenerator):
             return self._united(tables)
         # an ON condition in a merged query may hide what others are joined by
         aliases, text = self._read(tables, on=last or kind != "rows")
+        if kind == "groups" and self._maybe("several_sets", 0.15):
+            return self._grouped_in_sets(aliases, text)
         if kind == "groups":
             return self._grouped(aliases, text, last=last)
         if kind == "top":
@@ -90,12 +95,13 @@ class _Aggregated(TopGenerator):
         items = [(f"{a.name}.{c}", a.table.columns[c]) for a in aliases if a.name in ("r", "m") for c in a.table.key]
         keys = [f"k{i}" for i in range(len(items))]
         more = [self._item(aliases) for _ in range(self.chance.randint(1, 4))]
+        plain = len(keys) + len(more)
         more += [self._scalar(aliases, tables)] if self._maybe("scalar", 0.3) else []
         more += [self._over_partition(aliases)] if self._maybe("windows", 0.2) else []
         columns = {name: type_ for name, (_, type_) in zip(names_of(len(keys), len(more)), items + more, strict=True)}
         made = select_of(items + more, columns, text)
         self.plain |= {made, f"({made})"}
-        return Table(made, keys, columns)
+        return Table(made, keys, columns, computed=frozenset([*columns][plain:]))
 
     def _size(self, text: str) -> int:
         """Count the tables that a query reads, directly and indirectly."""
@@ -105,7 +111,7 @@ class _Aggregated(TopGenerator):
         """Return a query in a form that another one can read."""
         where = self.chance.choice([one for one in ("view", "subquery", "with") if one in self.constructs])
         if where == "subquery":
-            return Table(f"({made.name})", made.key, made.columns)
+            return replace(made, name=f"({made.name})")
         name = f"view{len(self.views)}" if where == "view" else f"named{len(self.named)}"
         self.sizes[name] = size
         if made.name in self.plain:
@@ -114,7 +120,7 @@ class _Aggregated(TopGenerator):
             self.views[name] = {"query": self._with(made.name), "row_key": made.key}
         else:
             self.named[name] = made.name
-        return Table(name, made.key, made.columns)
+        return replace(made, name=name)
 
     def _with(self, text: str) -> str:
         """Return a query with the WITH definitions that it needs."""
@@ -190,8 +196,9 @@ class _Aggregated(TopGenerator):
         if joins and joins[0][1] == "LEFT JOIN" and self._maybe("right", 0.5):
             first, others = aliases[0], joins[1:]
             turned: list[Join] = [(first, "RIGHT JOIN", joins[0][2]), *others]
-            return aliases, self._from(joins[0][0], turned, where)
-        return aliases, self._from(aliases[0], joins, where)
+            found = self._from_right(first, joins, where) if self.chance.random() < 0.5 else None
+            return aliases, found or self._from(joins[0][0], turned, where)
+        return aliases, self._with_using(self._from(aliases[0], joins, where), aliases)
 
     def _more_on(
         self, alias: Alias, kind: str, on: list[str], aliases: list[Alias], joins: list[Join], where: list[str]
@@ -222,7 +229,7 @@ class _Aggregated(TopGenerator):
             (f"{alias.name}.{column}", f"{other.name}.{self.chance.choice(names)}")
             for alias in aliases
             for column, type_ in alias.table.columns.items()
-            if column != "unused" and (names := _like(other.table, type_))
+            if column not in ("unused", *alias.table.computed) and (names := _like(other.table, type_))
         ]
 
     def _exists(self, aliases: list[Alias], tables: list[Table], number: int) -> list[str]:
@@ -272,4 +279,5 @@ def _like(table: Table, type_: str) -> list[str]:
     """Return the columns of a table that compare with a type."""
     if _family(type_).startswith(("double", "float", "list", "bool")) or is_wide(type_):
         return []
-    return [name for name, own in table.columns.items() if name != "unused" and _family(own) == _family(type_)]
+    some = {name: own for name, own in table.columns.items() if name not in ("unused", *table.computed)}
+    return [name for name, own in some.items() if _family(own) == _family(type_)]

@@ -31,7 +31,18 @@ class TopGenerator(GroupGenerator):
         said = [(item, shown[name]) for name, (item, _) in zip(names, items, strict=True) if name in shown]
         inner = select_of([*said, (over, "int")], {**shown, "n": "int"}, text)
         own = [] if hides else names[: len(keys)]
+        if parts and self._maybe("distinct_on", 0.2):
+            return self._first_of_each(said, shown, text, [part for part, _ in parts], order)
         return self._first(inner, shown, own, [f"p{i}" for i in range(len(parts))])
+
+    def _first_of_each(
+        self, said: list[tuple[str, str]], shown: dict[str, str], text: str, parts: list[str], order: list[str]
+    ) -> Table:
+        """Return the first row of each group by DISTINCT ON."""
+        more = [one + self.chance.choice(["", " DESC", " NULLS LAST"]) for one in order if self.chance.random() < 0.8]
+        found = select_of(said, shown, text, f"DISTINCT ON ({', '.join(parts)}) ")
+        found += f"\nORDER BY {', '.join([*parts, *more])}" if more or self.chance.random() < 0.5 else ""
+        return Table(found, [name for name in shown if name[0] == "p"], shown)
 
     def _topped_groups(self, text: str, columns: dict[str, str], keys: list[tuple[str, str]]) -> Table:
         """Return the first rows of a grouped query, numbered by its aggregates in the same SELECT."""
@@ -68,6 +79,8 @@ class TopGenerator(GroupGenerator):
         numbered = re.search(r", ROW_NUMBER\(\) OVER \(ORDER BY (.*?)\) AS n\n", inner)
         if numbered is not None and own and self.chance.random() < 0.4:
             text = f"{inner.replace(numbered[0], chr(10))}\nORDER BY {numbered[1]} LIMIT {most}"
+            if most < 100 and self._maybe("offset", 0.4):
+                text += f" OFFSET {self.chance.randint(1, 2)}"
             return Table(text, own, columns)
         limit = self.chance.choice([f"t.n <= {most}", f"{most} >= t.n", f"t.n < {most + 1}", f"n <= {most}"])
         if self.chance.random() < 0.15:

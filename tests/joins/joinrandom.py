@@ -22,6 +22,7 @@ class Table:
     key: list[str]
     columns: dict[str, str]
     references: list[tuple[dict[str, str], str]] = field(default_factory=list)  # (its column → this table's, its name)
+    computed: frozenset[str] = frozenset()  # columns by which no table can be joined
 
 
 @dataclass
@@ -104,7 +105,8 @@ class Generator:
             inner = self.chance.random() < 0.5
             alias = Alias(f"j{len(joins)}", by_name[name], inner and parent.inner)
             conditions = []
-            fixed = self.chance.choice([*columns]) if len(columns) > 1 and self.chance.random() < 0.4 else None
+            plain = [c for c in columns if alias.table.columns[c].startswith(("int", "bigint", "tinyint", "varchar"))]
+            fixed = self.chance.choice(plain) if plain and len(columns) > 1 and self.chance.random() < 0.4 else None
             for theirs, ours in columns.items():
                 # a constant may replace a part of the key
                 constant = _literal(alias.table.columns[theirs], self.chance) if theirs == fixed else ""

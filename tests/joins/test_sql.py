@@ -95,9 +95,14 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
     [
         (f"SELECT o.id\n{FROM}\nORDER BY o.id", (3, 10), "ORDER BY is not supported"),
         (f"SELECT o.id\n{FROM}\nLIMIT 3", (3, 7), "LIMIT is not supported"),
-        (f"SELECT DISTINCT ON (o.code) o.id\n{FROM}", (1, 21), "DISTINCT ON is not supported, expected GROUP BY with"),
+        (f"SELECT DISTINCT ON (o.code) o.id\n{FROM} LIMIT 3", (1, 21), "DISTINCT ON here is not supported, expected"),
+        (f"SELECT DISTINCT ON (o.code) o.id\n{FROM} ORDER BY o.id", (1, 21), "ORDER BY o.x, o.y"),
         (f"WITH RECURSIVE x AS (SELECT 1)\nSELECT o.id {FROM}", (1, 16), "WITH RECURSIVE is not supported"),
-        (f"SELECT o.id {FROM}\nEXCEPT ALL\nSELECT o.id\n{FROM}", (3, 8), "EXCEPT is not supported, expected DISTINCT"),
+        (
+            f"SELECT o.id {FROM}\nEXCEPT ALL\nSELECT o.id\n{FROM}",
+            (3, 8),
+            "EXCEPT ALL is not supported, expected DISTINCT",
+        ),
         (
             f"SELECT o.id {FROM}\nUNION ALL\n(SELECT o.id {FROM} UNION SELECT o.id {FROM})",
             (3, 9),
@@ -112,7 +117,11 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
             "DISTINCT in COLLECT_LIST(DISTINCT o.id), expected co",
         ),
         (f"SELECT o.*, count(*) AS n {FROM} GROUP BY o.id", (1, 8), "* of groups, expected the columns of GROUP BY"),
-        (f"SELECT o.id {FROM} GROUP BY ROLLUP (o.id)", (1, 49), "ROLLUP is not supported, expected a table for each"),
+        (
+            f"SELECT o.id {FROM} GROUP BY ROLLUP (o.id) ORDER BY o.id LIMIT 3",
+            (1, 49),
+            "ROLLUP here is not supported, expected it in FROM (SELECT …) name, without ORDER BY",
+        ),
         (f"SELECT o.id {FROM} GROUP BY ALL", (1, 1), "GROUP BY ALL is not supported, expected GROUP BY a, b"),
         (
             f"SELECT o.id, row_number() OVER (ORDER BY o.id) AS n {FROM}",
@@ -145,16 +154,15 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
         ),
         (f"SELECT o.id\n{FROM}\nWHERE x.id > 1", (3, 7), "unknown table x in x.id, expected one of o"),
         (
-            f"SELECT o.id\n{FROM}\n{JOIN} RIGHT JOIN crm.customers d ON d.id = o.customer_id",
+            f"SELECT id\n{FROM}\n{JOIN} RIGHT JOIN crm.customers d ON d.id = o.customer_id",
             (3, 62),
-            "RIGHT JOIN after another join, expected FROM d LEFT JOIN (SELECT …) name ON …",
+            "RIGHT JOIN after another join, expected a table's name before each column; or FROM d LEFT JOIN (SELECT …)",
         ),
         (
             f"SELECT o.id\n{FROM}\nLEFT ANTI JOIN crm.customers c ON c.id = o.customer_id",
             (3, 16),
             "LEFT ANTI JOIN is not supported yet, expected WHERE NOT EXISTS (SELECT 1 FROM crm.customers AS c WHERE",
         ),
-        (f"SELECT o.id\n{FROM}\nLEFT JOIN crm.customers c USING (id)", (3, 11), "expected ON c.id = a.id"),
         (f"SELECT o.id\n{FROM}\nLEFT JOIN crm.customers c", (3, 11), "a join without ON"),
         (f"SELECT o.id\n{FROM}\nLEFT JOIN (SELECT 1) c ON c.id = o.id", (3, 19), "no FROM"),
         (

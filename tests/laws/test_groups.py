@@ -42,7 +42,8 @@ def test_many_more_are_their_selects(first: int) -> None:
         except TopologyError as error:
             refused.append(str(error))
     assert len(refused) < 10
-    assert all("row_key: no key of the result" in said or "may be NULL" in said for said in refused), refused
+    reasons = ("row_key: no key of the result", "may be NULL", "joins and groups")
+    assert all(any(reason in said for reason in reasons) for said in refused), refused
 
 
 @pytest.mark.parametrize("first", most_in_matrix(range(0, LIVES, CHUNK)))

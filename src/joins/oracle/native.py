@@ -11,6 +11,7 @@ from cdc.model.types import LogicalType
 from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Result
 from joins.query.value_types import INTEGERS, MOST_DIGITS, NULL, family
+from joins.select.names import text_of
 
 Deps = frozenset[str]  # names of functions
 
@@ -100,7 +101,7 @@ def is_negative(node: exp.Expr) -> bool:
 
 
 def key_of(node: exp.Expr) -> str:
-    return node.unnest().sql("spark")
+    return text_of(node.unnest())
 
 
 def together(one: LogicalType, other: LogicalType) -> LogicalType:

@@ -82,17 +82,21 @@ class QueryShape:
 class _Scope:
     """The names that are visible in a SELECT: columns by relation, and those of the enclosing SELECT (`outer`).
 
-    If the SELECT is grouped, `leaves` are the rewritten GROUP BY expressions by their SQL."""
+    If the SELECT is grouped, `leaves` are the rewritten GROUP BY expressions by their SQL. `again` are the columns that
+    a table shares with those before it, by USING or NATURAL."""
 
     relations: dict[str, dict[str, Shown]] = field(default_factory=dict)
     outer: _Scope | None = None
     leaves: dict[str, Rewritten] = field(default_factory=dict)
+    again: dict[str, set[str]] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Shown | None:
         """Return the column that a name refers to, in this SELECT or an enclosing one. None if there is none."""
-        for alias, columns in self.relations.items():
-            if (not node.table or alias == node.table) and node.name in columns:
-                return columns[node.name]
+        for same in (str, str.casefold):  # SQL ignores the case of names
+            for alias, columns in self.relations.items():
+                for name, column in columns.items() if not node.table or alias == node.table else ():
+                    if same(name) == same(node.name):
+                        return column
         return None if self.outer is None else self.outer.column(node)
 
 
@@ -130,10 +134,12 @@ class Scalars:
 
     def _select(self, node: exp.Select, outer: _Scope | None) -> QueryShape:
         scope, rows = _Scope(outer=outer), _NONE
-        froms = [node.args["from_"].this, *(join.this for join in node.args.get("joins") or ())]
-        for relation in froms:
-            found = self._relation(relation, scope)
-            rows |= found
+        rows |= self._relation(node.args["from_"].this, scope)
+        for join in node.args.get("joins") or ():
+            known = {name for columns in scope.relations.values() for name in columns}
+            rows |= self._relation(join.this, scope)
+            alias, using = join.this.alias_or_name, {one.name for one in join.args.get("using") or ()}
+            scope.again[alias] = known & {*scope.relations[alias]} if join.method == "NATURAL" else using
         for join in node.args.get("joins") or ():
             if (on := join.args.get("on")) is not None:
                 rows |= self._put(join, "on", on, scope)
@@ -145,8 +151,9 @@ class Scalars:
         for name, item in items:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 wanted = item.table if isinstance(item, exp.Column) else ""
-                relations = [columns for alias, columns in scope.relations.items() if not wanted or alias == wanted]
-                shown += [column for columns in relations for column in columns.values()]
+                for alias, columns in scope.relations.items() if not wanted else [(wanted, scope.relations[wanted])]:
+                    again = set[str]() if wanted else scope.again.get(alias, set())
+                    shown += [column for column in columns.values() if column.name not in again]
                 made.append(item)
                 continue
             found_item = self._expression(item, scope)

@@ -294,20 +294,22 @@ class Binder:
 
     def _tags(
         self, branches: list[BoundTree]
-    ) -> tuple[tuple[str, tuple[str | int | bool, ...]] | None, tuple[str, ...]]:
+    ) -> tuple[tuple[tuple[str, ...], tuple[tuple[str | int | bool, ...], ...]] | None, tuple[str, ...]]:
         """Return how the branches of a UNION ALL are distinguished, and the key of the union.
 
-        If every branch selects a different literal in one column, such as `'web' AS channel`, the first result is
-        that column with the literals. The key is that column and the common key of the branches. Otherwise the
-        results are None and ()."""
+        If every branch selects a different literal in one column, such as `'web' AS channel`, or other literals in
+        several columns, the first result is these columns with the literals of each branch. The key is these columns
+        and the common key of the branches. Otherwise the results are None and ()."""
         names = branches[0].rows.places()
+        literals: dict[str, tuple[str | int | bool, ...]] = {}
         for i, name in enumerate(names):
             nodes = [branch.flat.items[i].expression for branch in branches]
-            if not all(isinstance(node, _LITERALS) for node in nodes):
-                continue
-            values = tuple(_literal(node) for node in nodes)
-            if len(set(values)) == len(values) and (places := _common_key([branch.rows for branch in branches])):
-                return (name, values), (name, *(names[at] for at in places))
+            if all(isinstance(node, _LITERALS) for node in nodes):
+                literals[name] = tuple(_literal(node) for node in nodes)
+        for tags in [*((name,) for name in literals), tuple(literals)]:
+            values = tuple(zip(*(literals[name] for name in tags), strict=True))
+            if len({*values}) == len(branches) and (places := _common_key([branch.rows for branch in branches])):
+                return (tags, values), (*tags, *(names[at] for at in places))
         return None, ()
 
 

@@ -51,12 +51,12 @@ class BoundGroup:
 class BoundUnion:
     """A UNION ALL: the rows of all branches, whose columns correspond by position.
 
-    `tags` is a column that has a different literal in each branch, and these literals. None if there is no such
-    column."""
+    `tags` are columns of literals that together differ in each branch, and the literals of each branch. None if there
+    are no such columns."""
 
     branches: tuple[BoundTree, ...]
     rows: QueryRows
-    tags: tuple[str, tuple[str | int | bool, ...]] | None
+    tags: tuple[tuple[str, ...], tuple[tuple[str | int | bool, ...], ...]] | None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -277,11 +277,12 @@ class _Planner:
         """Add a fragment per branch of a UNION ALL. Row ids begin with the branch's literal or index, so they
         differ."""
         places = bound.rows.places()
+        tagged = 0 if bound.tags is None else len(bound.tags[0])
         numbers = []
         for i, branch in enumerate(bound.branches):
             theirs = branch.rows.places()
-            tag = _text_of([i if bound.tags is None else bound.tags[1][i]])
-            key = [theirs[places.index(name)] for name in bound.rows.primary_key[1:]]
+            tag = _text_of([i] if bound.tags is None else bound.tags[1][i])
+            key = [theirs[places.index(name)] for name in bound.rows.primary_key[tagged:]]
             columns = [theirs[places.index(name)] for name in wanted]
             numbers.append(self._sent(branch, target, key, columns, tag))
         return tuple(numbers)

@@ -15,7 +15,8 @@ def unconnected(joins: Sequence[Join], where: Sequence[exp.Expr]) -> Join | None
     pool = [*(part for join in joins if join.inner for part in join.on), *where]
     for join in joins:
         alias = join.relation.alias
-        if not is_scalar(alias) and not _connects(alias, pool if join.inner else join.on):
+        named = bool(join.using) or join.natural
+        if not is_scalar(alias) and not named and not _connects(alias, pool if join.inner else join.on):
             return join
     return None
 

@@ -21,6 +21,7 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
 from joins.query.aggregates import aggregates_in
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, ReadQuery
+from joins.select.names import Shared, same_name
 from joins.select.parser import parse_query
 from joins.select.rows import Shape
 from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse
@@ -49,6 +50,7 @@ class _Flattener:
         self.flat = Flat()
         # the expression of each column name, by alias of the query
         self.scope: dict[str, dict[str, exp.Expr]] = {}
+        self.shared = Shared()
         self.unread: set[str] = set()  # aliases of subqueries for a partition of NULL that does not exist
         self.former: dict[str, dict[str, exp.Expr]] = {}  # the same for columns that their table has dropped
 
@@ -86,10 +88,40 @@ class _Flattener:
         if join is None:
             self.flat.first = first
         else:
-            on = tuple(self._condition(condition, join.place) for condition in join.on)
+            on = (*self._using(relation, join), *(self._condition(condition, join.place) for condition in join.on))
             self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on, full=join.full))
         self.flat.joins += inside.joins
         self.flat.where += inside.where
+
+    def _using(self, relation: Relation, join: Join) -> list[Condition]:
+        """Return the equalities of USING or NATURAL, and record the columns that the tables then share."""
+        own, names = self.scope[relation.alias], list(join.using)
+        before = {alias: columns for alias, columns in self._visible().items() if alias != relation.alias}
+        if join.natural:
+            self._must_be_whole([*before, relation.alias], join.place)
+            names = [name for name in own if any(same_name(columns, name) for columns in before.values())]
+            if not names:
+                self.refuse(join.place, f"NATURAL JOIN of {relation.alias} without a common column", "ON, or USING")
+        found: list[Condition] = []
+        for name in names:
+            mine, owners = same_name(own, name), self.shared.owners(before, name)
+            if mine is None or len(owners) != 1:
+                where = " and ".join(alias for alias, _ in owners) or "no table before the join"
+                what = f"{name}, by which {relation.alias} is joined, is in {where if mine else 'no column of it'}"
+                self.refuse(join.place, what, f"ON {relation.alias}.{mine or name} = …")
+            sides = self.shared.value(before, *owners[0]).copy(), own[mine].copy()
+            equality = exp.EQ(this=sides[0].copy(), expression=sides[1].copy())
+            found.append(Condition(expression=equality, place=join.place))
+            self.shared.add(owners[0][1], (owners[0][0], relation.alias), sides, full=join.full)
+        return found
+
+    def _must_be_whole(self, aliases: list[str], place: Place) -> None:
+        """Raise an error if a table has columns that are not captured: NATURAL would compare them, too."""
+        for alias in aliases:
+            schema = self.flat.shapes.get(self.prefix + alias)
+            if isinstance(schema, TableSchema) and schema.left_out:
+                what = f"NATURAL JOIN with {alias}, whose column {schema.left_out[0][0]} is not captured"
+                self.refuse(place, what, "USING (…), the columns by name")
 
     def _never_null(self, column: exp.Column, place: Place) -> bool:
         """Return whether a column has a value in each result row: it is NOT NULL, and no join may lack its row."""
@@ -158,8 +190,7 @@ class _Flattener:
             if item.expression is not None:
                 found = [(item.name, self._bound(item.expression, item.place))]
             else:
-                aliases = [item.star] if item.star else [alias for alias in self.scope if alias[0] != "_"]
-                found = [(name, node) for alias in aliases for name, node in self.scope[alias].items()]
+                found = [*(self.scope[item.star].items() if item.star else self.shared.star(self._visible()))]
             for name, expression in found:
                 if name in taken or name.startswith("_"):
                     what = f"column {name} twice" if name in taken else f"column {name}, a reserved name"
@@ -198,8 +229,11 @@ class _Flattener:
         return Condition(expression=self._bound(node, place), place=place)
 
     def _names_a_column(self, node: exp.Column) -> bool:
-        scopes = [columns for alias, columns in self.scope.items() if alias[0] != "_"]
-        return bool(node.table) or any(node.name in columns for columns in scopes)
+        return bool(node.table) or bool(self.shared.owners(self._visible(), node.name))
+
+    def _visible(self) -> dict[str, dict[str, exp.Expr]]:
+        """Return the columns of the tables that the query names. Others are subqueries in conditions."""
+        return {alias: columns for alias, columns in self.scope.items() if alias[0] != "_"}
 
     def _expand_names(self, node: exp.Expr, items: tuple[Item, ...]) -> exp.Expr:
         """Replace names of result columns by their expressions: HAVING and GROUP BY may use `AS` names.
@@ -208,15 +242,16 @@ class _Flattener:
         named = {item.name: item.expression for item in items if item.expression is not None}
         copy = exp.Paren(this=node.copy())
         for column in list(copy.find_all(exp.Column)):
-            if column.table or column.name not in named:
+            if column.table or (name := same_name(named, column.name)) is None:
                 continue
             if column.find_ancestor(exp.AggFunc) is not None:
                 if self._names_a_column(column):
                     continue
-                if any(aggregates_in(named[column.name])):
+                if any(aggregates_in(named[name])):
                     what = f"{column.name}, an aggregate, within another one"
                     self.refuse(place_of(self.select.table, node), what, f"HAVING {column.name} > …, the plain name")
-            column.replace(exp.Paren(this=named[column.name].copy()))
+            value = named[name].copy()
+            column.replace(value if column is copy.this else exp.Paren(this=value))
         inner: exp.Expr = copy.this
         return inner
 
@@ -247,23 +282,23 @@ class _Flattener:
             columns = self.scope[column.table]
             if name in (former := self.former.get(column.table, {})):
                 return former[name]
-            if name not in columns:
+            if (own := same_name(columns, name)) is None:
                 self._refuse_left_out([column.table], name, place)
                 self.refuse(place, f"unknown column {text}", "one of " + ", ".join(columns))
-            return columns[name]
-        scope = {alias: columns for alias, columns in self.scope.items() if alias[0] != "_"}
-        owners = [alias for alias, columns in scope.items() if name in columns]
+            return columns[own]
+        scope = self._visible()
+        owners = self.shared.owners(scope, name)
         if not owners:
             scope = self.former
-            owners = [alias for alias, columns in scope.items() if name in columns]
+            owners = self.shared.owners(scope, name)
         if not owners:
             self._refuse_left_out(list(self.scope), name, place)
             known = dict.fromkeys(name for columns in self.scope.values() for name in columns)
             self.refuse(place, f"unknown column {name}", "one of " + ", ".join(known))
         if len(owners) > 1:
-            what = f"column {name} is in {' and '.join(owners)}"
-            self.refuse(place, what, " or ".join(f"{owner}.{name}" for owner in owners))
-        return scope[owners[0]][name]
+            what = f"column {name} is in {' and '.join(alias for alias, _ in owners)}"
+            self.refuse(place, what, " or ".join(f"{alias}.{own}" for alias, own in owners))
+        return self.shared.value(scope, *owners[0])
 
     def _refuse_left_out(self, aliases: list[str], name: str, place: Place) -> None:
         """Raise an error if the column exists at the source but is not captured because of its type. `*` omits such

@@ -5,6 +5,7 @@ Errors name the position in the query and the nearest form that works."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -16,6 +17,7 @@ from joins.query.aggregates import aggregates_in
 from joins.query.functions.registry import check_shape
 from joins.query.typed import Unsupported
 from joins.select.connected import unconnected
+from joins.select.rewrite.distinct_on import left_distinct_on
 from joins.select.rewrite.ranked import AROUND, limited, ranked_by, ranking_in
 from joins.select.rewrite.semijoin import Semijoin, semijoin_of
 from joins.select.rewrite.subqueries import ScalarJoin, without_subqueries
@@ -132,8 +134,9 @@ class _Parser:
         if isinstance(node, exp.Union):
             return self._union(node)
         if isinstance(node, exp.SetOperation):
-            expected = "DISTINCT sets of as many named columns, without * and ALL"
-            self.refuse(node.expression, f"{node.key.upper()} is not supported", expected)
+            every = "" if node.args.get("distinct") else " ALL"
+            expected = "DISTINCT sets of as many named columns, without *; equal rows have one row_key, so count them"
+            self.refuse(node.expression, f"{node.key.upper()}{every} is not supported", expected)
         if not isinstance(node, exp.Select):
             self.refuse(node, f"{node.key.upper()}", "a SELECT: " + FORM)
         return self._select(node)
@@ -154,6 +157,8 @@ class _Parser:
         return Union(table=self.table.name, branches=tuple(branches), distinct=distinct, place=self.place(node))
 
     def _select(self, select: exp.Select) -> Select:
+        if (fault := left_distinct_on(select)) is not None:
+            self.refuse(*fault)
         self._refuse_clauses(select, KEPT)
         source = select.args.get("from_")
         if source is None:
@@ -194,7 +199,7 @@ class _Parser:
             group=group,
             grouped=grouped,
             having=conditions,
-            distinct=self._distinct(select.args.get("distinct")),
+            distinct=select.args.get("distinct") is not None,
             ranking=ranking,
             relations=self.relations,
         )
@@ -232,21 +237,15 @@ class _Parser:
                 name, expected = (LEFT_LIMITS if ordered else CLAUSES).get(key, (key.strip("_").upper(), FORM))
                 self.refuse(value[0] if isinstance(value, list) else value, f"{name} is not supported", expected)
 
-    def _distinct(self, node: exp.Expr | None) -> bool:
-        if node is not None and node.args.get("on"):
-            self.refuse(node, "DISTINCT ON is not supported", "GROUP BY with max_by(x, y) AS x")
-        return node is not None
-
     def _group(self, node: exp.Expr | None) -> tuple[exp.Expr, ...]:
         if node is None:
             return ()
-        for key, value in node.args.items():
-            if value and key != "expressions":
-                self.refuse(node, f"GROUP BY {key.upper()} is not supported", "GROUP BY a, b: each column by its name")
-        for expression in node.expressions:
+        for key in [key for key in ("all", "totals") if node.args.get(key)]:
+            self.refuse(node, f"GROUP BY {key.upper()} is not supported", "GROUP BY a, b: each column by its name")
+        for expression in [one for key in node.args if key not in ("all", "totals") for one in node.args[key] or ()]:
             if isinstance(expression, exp.Rollup | exp.Cube | exp.GroupingSets):
-                what = f"{expression.key.upper()} is not supported"
-                self.refuse(expression, what, "a table for each grouping, or UNION ALL of them")
+                what = f"{expression.key.upper()} here is not supported"
+                self.refuse(expression, what, "it in FROM (SELECT …) name, without ORDER BY and window functions")
             self._check(expression)
         return tuple(node.expressions)
 
@@ -303,33 +302,34 @@ class _Parser:
                 continue
             if joins:
                 what = "RIGHT JOIN after another join"
-                self.refuse(node, what, f"FROM {join.relation.alias} LEFT JOIN (SELECT …) name ON …")
-            joins.append(Join(relation=first, inner=False, on=join.on, place=join.place))
+                form = f"a table's name before each column; or FROM {join.relation.alias} LEFT JOIN (SELECT …) name"
+                self.refuse(node, what, form)
+            joins.append(replace(join, relation=first))
             first = join.relation
         return first, tuple(joins)
 
     def _join(self, join: exp.Join) -> Join:
         words = [str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key)]
-        kind = " ".join(words)
+        natural = words[:1] == ["NATURAL"]
+        kind = " ".join(words[natural:])
         if kind not in KINDS:
             form = next((form for word, form in NOT_YET.items() if word in words), "JOIN … ON, or LEFT JOIN … ON")
             expected = form.format(table=join.this.sql("spark"), alias=join.this.alias_or_name)
             self.refuse(join, f"{kind} JOIN is not supported yet", expected)
         relation = self._relation(join.this)
-        if join.args.get("using"):
-            column = join.args["using"][0].name
-            self.refuse(join, "USING is not supported yet", f"ON {relation.alias}.{column} = a.{column}")
+        using = tuple(one.name for one in join.args.get("using") or ())
         condition = join.args.get("on")
         if isinstance(condition, exp.Boolean) and condition.this:  # sqlglot reads a missing ON as TRUE
             condition = None
         outer = kind.startswith(("LEFT", "RIGHT", "FULL"))
-        if condition is None and outer:
+        if condition is None and outer and not (using or natural):
             self.refuse(join, "a join without ON", f"ON {relation.alias}.id = a.{relation.alias}_id")
         on = conjuncts(condition)
         for part in on:
             self._check(part)
         place = self.place(condition if condition is not None else join)
-        return Join(relation=relation, inner=not outer, on=on, place=place, full=kind.startswith("FULL"))
+        full = kind.startswith("FULL")
+        return Join(relation=relation, inner=not outer, on=on, place=place, full=full, using=using, natural=natural)
 
     def _where(self, joins: tuple[Join, ...], where: exp.Expr | None) -> tuple[tuple[Join, ...], tuple[exp.Expr, ...]]:
         """Split WHERE into conditions. Conditions with a subquery (EXISTS, IN) become joins."""

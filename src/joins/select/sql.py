@@ -49,13 +49,16 @@ class Relation:
 class Join:
     """`[LEFT | FULL] JOIN relation ON condition AND …`. `on` is empty after a comma or CROSS JOIN.
 
-    `if_null` are columns of earlier tables. If one of them is never NULL, nothing reads the relation."""
+    `using` are the columns of USING. With `natural` they are those that both sides have. `if_null` are columns of
+    earlier tables. If one of them is never NULL, nothing reads the relation."""
 
     relation: Relation
     inner: bool
     on: tuple[exp.Expr, ...]
     place: Place
     full: bool = False
+    using: tuple[str, ...] = ()
+    natural: bool = False
     if_null: tuple[exp.Column, ...] = ()
 
 

@@ -17,8 +17,13 @@ from joins.query.functions.arity import ARITY, wrong_arity
 from joins.query.functions.dates import PATTERN, pattern_for
 from joins.query.functions.spatial import renamed
 from joins.query.functions.windows import TimeWindow
+from joins.select.rewrite.cases import with_cases
+from joins.select.rewrite.distinct_on import with_distinct_on
+from joins.select.rewrite.grouping_sets import with_grouping_sets
 from joins.select.rewrite.limits import with_limits
 from joins.select.rewrite.partitions import with_partitions
+from joins.select.rewrite.pivots import with_pivots
+from joins.select.rewrite.right_joins import with_right_joins
 from joins.select.rewrite.sets import with_sets
 from joins.select.rewrite.synonyms import with_exact
 
@@ -65,7 +70,20 @@ def statements_of(text: str) -> list[exp.Expr | None]:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
     statements = [one and _positive(one) for one in sqlglot.parse(text, dialect="spark")]
     named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
-    return [None if one is None else with_limits(with_partitions(with_sets(with_exact(one)))) for one in named]
+    return [None if one is None else _rewritten(one) for one in named]
+
+
+# In this order: each reads what the ones before it have written.
+_REWRITES = (
+    with_cases, with_exact, with_pivots, with_right_joins, with_grouping_sets, with_sets, with_partitions,
+    with_distinct_on, with_limits,
+)  # fmt: skip
+
+
+def _rewritten(statement: exp.Expr) -> exp.Expr:
+    for rewrite in _REWRITES:
+        statement = rewrite(statement)
+    return statement
 
 
 def _positive(statement: exp.Expr) -> exp.Expr:

@@ -67,6 +67,7 @@ def _subquery(call: exp.Expr, select: exp.Select, columns: list[exp.Column], abs
     """Return the subquery for the rows whose columns are NULL where `absent` has a bit, and equal elsewhere."""
     grouped = any(select.args.get(key) for key in _GROUPED) or any(map(_aggregates, select.expressions))
     rows = exp.select(*(_named_items(select) if grouped else ()))
+    own = "_" * max((len(item.alias_or_name) for item in rows.expressions), default=0)  # no item has such a long name
     for key in (*_FROM, *(_GROUPED if grouped else ())):
         value = select.args.get(key)
         rows.set(key, [one.copy() for one in value] if isinstance(value, list) else value and value.copy())
@@ -74,13 +75,13 @@ def _subquery(call: exp.Expr, select: exp.Select, columns: list[exp.Column], abs
     names: dict[str, str] = {}
     for part in _read(found.this, grouped=grouped):
         if (name := names.get(part.sql())) is None:
-            name = names[part.sql()] = f"a{len(names)}"
+            name = names[part.sql()] = f"a{len(names)}{own}"
             rows.append("expressions", exp.alias_(part.copy(), name))
         part.replace(exp.column(name, table=_ROWS))
     where = []
     for i, column in enumerate(columns):
-        rows.append("expressions", exp.alias_(column.copy(), f"p{i}"))
-        mine = exp.column(f"p{i}", table=_ROWS)
+        rows.append("expressions", exp.alias_(column.copy(), f"p{i}{own}"))
+        mine = exp.column(f"p{i}{own}", table=_ROWS)
         where.append(_is_null(mine) if absent >> i & 1 else exp.EQ(this=mine, expression=column.copy()))
     if not rows.expressions:
         rows.append("expressions", exp.alias_(exp.Literal.number(1), "a0"))

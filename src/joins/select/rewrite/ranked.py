@@ -15,6 +15,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from joins.query.typed import refuse
+from joins.select.names import same_name
 from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts
 
 MOST = 100
@@ -131,7 +132,7 @@ def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tup
         if isinstance(side, exp.Window):
             return name == HIDDEN
         known = (alias, "") if alone else (alias,)
-        return isinstance(side, exp.Column) and side.name == name and side.table in known
+        return isinstance(side, exp.Column) and side.table in known and same_name([name], side.name) is not None
 
     if isinstance(node, exp.Between) and numbers(node.this):
         low, high = _whole(node.args["low"]), _whole(node.args["high"])

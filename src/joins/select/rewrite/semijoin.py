@@ -51,7 +51,8 @@ def semijoin_of(condition: exp.Expr, outer: frozenset[str], alias: str) -> Semij
     found, own = correlated(inner, outer)
     pairs += found
     if not pairs:
-        refuse(predicate, "EXISTS without an equality with the outer query", "WHERE inner.x = outer.y within it")
+        expected = "WHERE inner.x = outer.y within it, with the names of the tables"
+        refuse(predicate, "EXISTS without an equality with the outer query", expected)
     for _, theirs in pairs:
         if not isinstance(theirs, exp.Column):
             refuse(theirs, f"{theirs.sql('spark')} compared with a subquery", "a plain column of the outer query")
@@ -93,7 +94,8 @@ def correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.E
             own.append(condition)
             continue
         sides = [condition.this.unnest(), condition.expression.unnest()] if isinstance(condition, exp.EQ) else []
-        inside = [side for side in sides if {c.table for c in side.find_all(exp.Column)} <= names]
+        # a column without a table is one of the subquery's tables, if they have it
+        inside = [side for side in sides if {c.table for c in side.find_all(exp.Column)} <= {*names, ""}]
         outside = [side for side in sides if {c.table for c in side.find_all(exp.Column)} & (outer - names)]
         if len(inside) != 1 or len(outside) != 1:
             text = condition.sql("spark").replace("`", "")
