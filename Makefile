@@ -63,7 +63,7 @@ docs: $(BIN)/tailorbird ## build the documentation site into build/site; broken 
 # the checks use what the tests leave of the processors, since servers and clients often wait for one another
 test: setup-test ## run the checks and all tests on real servers, as CI does
 	@mkdir -p build; nice -n 10 $(OTHER_MAKE) --no-print-directory check > build/check.log 2>&1 & checks=$$!; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS); \
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS); \
 	tests=$$?; wait $$checks || { cat build/check.log; echo "make check: failed, see above"; exit 1; }; exit $$tests
 
 pictures: setup-test ## take the documentation's screenshots again

@@ -5,11 +5,12 @@ stack is in use. `TAILORBIRD_TESTS_USE_RUNNING_STACK=1` uses the running default
 while you work on a single test; such tests must not stop its servers. `TAILORBIRD_TESTS_SERVICES=kafka,mysql-shop`
 starts only these.
 
-`make test` has two workers, one per processor. One runs all tests that need these servers, one after the other. The
-other first runs those that need few of them (marked `kafka`), with its own servers, and those that open Spark sessions
-in the worker, then those that need none. With a third worker, Spark's Python workers did not start within Spark's limit
-of ten seconds, on a machine of two slow processors. To test two checkouts at a time, give one of them other ports with
-`TAILORBIRD_TESTS_PORT_OFFSET=12000`.
+`make test` has three workers. The first runs all tests that need these servers, one after the other. The second runs
+those that need few of them (marked `kafka`), with its own servers, and those that open Spark sessions in the worker.
+Both wait for servers for a third of their time. A third worker, with a lower priority, uses this time for the tests
+that need neither. It starts no Spark: with a third Spark on two slow processors, Spark's Python workers did not start
+within Spark's limit of ten seconds. A worker without tests takes those that are left. To test two checkouts at a time,
+give one of them other ports with `TAILORBIRD_TESTS_PORT_OFFSET=12000`.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ ROOT = Path(__file__).parent.parent
 SERVERS = Servers(ROOT)
 CLAIM = Claim(ROOT)
 SMALL = ("tests/test_glossary.py", "tests/test_rooms.py")
-SPARK = "tests/joins/test_spark_session.py"
+LARGE = "tests/databases/test_random_databases.py"
 # They open Spark sessions in the worker itself. All sessions of a process share a JVM, which starts once if one worker
 # runs all these tests, after tests/joins/test_conformance.py.
 ONE_JVM = tuple(
-    f"tests/joins/test_{name}.py" for name in ("meaning", "spark_by_time", "spark_expressions", "spark_shapes")
+    f"tests/joins/test_{name}.py"
+    for name in ("meaning", "spark_by_time", "spark_expressions", "spark_session", "spark_shapes")
 )
 OWN_SERVERS = (
     "tests/databases/",
@@ -98,18 +100,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _turn(item: pytest.Item) -> int:
     """Return a sort key: the slowest groups are first, so that no worker waits for the other at the end (stable sort).
 
-    xdist gives each worker two groups at once; the second one waits until the server tests have run, so it is a small
-    one.
+    xdist gives each worker two groups at once; the second one waits until the first has run, so it is a small one for
+    the tests with servers.
     """
     if shares_servers(item) or needs_hbase(item):
         return 0
     if runs_beside_kafka(item):
         return 1
-    if item.nodeid.startswith(SPARK):
+    if item.nodeid.startswith(LARGE):
         return 2
     if item.nodeid.startswith(SMALL):
         return 3
     return 4
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the third worker a lower priority, so that it uses only what the tests with servers leave."""
+    if getattr(config, "workerinput", {}).get("workerid") == "gw2":
+        os.nice(5)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
