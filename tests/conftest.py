@@ -48,9 +48,10 @@ ONE_JVM = tuple(
     f"tests/joins/test_{name}.py"
     for name in ("meaning", "spark_by_time", "spark_expressions", "spark_session", "spark_shapes")
 )
+HOSTILE = "tests/hostile/"  # its modules share a server of each kind
 OWN_SERVERS = (
     "tests/databases/",
-    "tests/hostile/",
+    HOSTILE,
     "tests/ingest/binlog/",
     "tests/ingest/poll/",
     "tests/ingest/postgres/",
@@ -90,7 +91,11 @@ def services_of(item: pytest.Item) -> tuple[ServiceName, ...]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group tests that need the same servers for one worker; every other file is a group."""
     for item in items:
-        group = "servers" if shares_servers(item) or needs_hbase(item) else item.nodeid.partition("::")[0]
+        group = item.nodeid.partition("::")[0]
+        if shares_servers(item) or needs_hbase(item):
+            group = "servers"
+        elif item.nodeid.startswith(HOSTILE) and item.get_closest_marker("integration") is not None:
+            group = "hostile"
         if runs_beside_kafka(item):
             group = "kafka"
         item.add_marker(pytest.mark.xdist_group(group))

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.hostile.port_attacks import noise
-from tests.hostile.test_ports import MEMORY, served
+from tests.hostile.test_ports import MEMORY, all_served
 from tests.support.gateways import certificates
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made, ExitStack() as open_ones:
         folder = certificates(Path(made))
-        servers = [open_ones.enter_context(served(name, folder)) for name in MEMORY]
+        servers = [*all_served(open_ones, folder).values()]
         before = {server.name: server.memory("VmRSS") for server in servers}
         rounds = (
             itertools.count(options.seed) if not options.rounds else range(options.seed, options.seed + options.rounds)

@@ -36,7 +36,6 @@ from ingest.fleet.frames import LONGEST, unzipped
 from ingest.fleet.request_types import typed
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
 from ingest.gateway_client.grpc_stream import Credentials, Gateways
-from tests.support.ports import free_port
 
 CREDIT = 1 << 20
 NOTHING: dict[str, Any] = {"checkpoint": None, "history": [], "schemas": [], "behind": []}
@@ -81,7 +80,7 @@ class HostileGateway:
         self.sources: dict[str, Lies] = {}
         self.heard, self.lock = bytearray(), threading.Lock()  # everything that belongs to no source
         self.ready = threading.Event()
-        self._outgoing: queue.Queue[StreamRequest | None] = queue.Queue()
+        self._outgoing: queue.Queue[StreamRequest | object | None] = queue.Queue()
         self._epochs = itertools.count(1)
         self.former = False  # it behaves as a gateway of the previous release, which sets no type of data
         pem = {name: (folder / "gateway" / f"{name}.pem").read_bytes() for name in ("ca", "cert", "key")}
@@ -91,8 +90,7 @@ class HostileGateway:
             self._connect, request_deserializer=bytes, response_serializer=StreamRequest.SerializeToString
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {RPC: handler}),))
-        self.address = f"127.0.0.1:{free_port()}"
-        self._server.add_secure_port(self.address, credentials)
+        self.address = f"127.0.0.1:{self._server.add_secure_port('127.0.0.1:0', credentials)}"
         self._server.start()
 
     def close(self) -> None:
@@ -129,7 +127,7 @@ class HostileGateway:
         self.send(StreamRequest(withdraw=Withdraw(source=source, epoch=1 << 40, why="enough")))
 
     def _connect(self, requests: Iterable[bytes], context: Any) -> Iterator[StreamRequest]:
-        channels: dict[int, str] = {}
+        channels, end = dict[int, str](), object()
 
         def read() -> None:
             try:
@@ -137,11 +135,14 @@ class HostileGateway:
                     self._hear(StreamRequest.FromString(content), content, channels)
             except grpc.RpcError:
                 return  # the agent has left
+            finally:
+                self._outgoing.put(end)  # an agent that closes its stream waits for it
 
         threading.Thread(target=read, daemon=True).start()
         yield StreamRequest(hello=Hello(protocol=PROTOCOL)) if self.former else hello("hostile")
-        while (request := self._outgoing.get()) is not None:
-            yield request
+        while (request := self._outgoing.get()) is not None and request is not end:
+            if isinstance(request, StreamRequest):  # not the end of another stream
+                yield request
 
     def _hear(self, request: StreamRequest, content: bytes, channels: dict[int, str]) -> None:
         what = request.WhichOneof("payload")

@@ -95,13 +95,13 @@ def test_without_a_policy_the_remedy_names_none(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_endless_answer_of_a_gateway_is_refused(gateway: HostileGateway, folder: Path) -> None:
     """Over a real stream: the agent reads at its own pace, and stops at the limit."""
-    limits = ReceiveLimits(answer_bytes=4_000_000, rate=2_000_000)
+    limits = ReceiveLimits(answer_bytes=2_000_000, rate=2_000_000)
     stream = GrpcStream(gateway.address, Credentials.of(folder / "agent"), limits=limits)
     log, began = GatewayLog(stream, "s"), time.monotonic()
     piece = Part(content=b"[" * 500_000)
     for _ in range(60):  # 30 MB, before and after the question
         gateway.send(StreamRequest(log_reply=LogReply(channel=1, call=1, part=piece)))
-    gateway.sources["s"] = Lies(recovered={"checkpoint": "[" * 9_000_000})
+    gateway.sources["s"] = Lies(recovered={"checkpoint": "[" * 5_000_000})
     try:
         with pytest.raises(Fatal, match="answer_bytes"):
             log.recover()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,9 @@ from ingest.binlog.format.errors import ConnectionLost
 from ingest.binlog.transports.mysql_transport import MysqlTransport
 from ingest.mysql.mysql_connection import address_of, connected, query
 from ingest.postgres import pg_connection
+from tests.hostile.conftest import Files
 from tests.hostile.test_database_impostors import ELSEWHERE, source_of
 from tests.ingest.binlog.binlog_servers import Server, start
-from tests.support.certificates import self_signed
 from tests.support.pg_servers import PgServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -34,43 +32,24 @@ CASES: list[tuple[str, Mapping[str, str], bool]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Files:
-    """Certificates: of the server, of an unknown party, and of a client that the server knows."""
-
-    folder: Path
-
-    def settings(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return settings with paths in place of `{ca}` and `{other}`."""
-        paths = {"ca": self.folder / "ca.pem", "other": self.folder / "other.pem"}
-        return {key: value.format(**paths) for key, value in given.items()}
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    folder = tmp_path_factory.mktemp("certificates")
-    for name in ("ca", "other"):
-        certificate, key = self_signed(rsa_key=True)
-        (folder / f"{name}.pem").write_bytes(certificate)
-        (folder / f"{name}.key").write_bytes(key)
-        (folder / f"{name}.key").chmod(0o600)
-    return Files(folder)
-
-
 @pytest.fixture(
     scope="module",
     params=["mysql80", *(pytest.param(one, marks=pytest.mark.matrix) for one in ("maria10", "maria11"))],
 )
 def mysql(request: pytest.FixtureRequest, files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with a certificate for 127.0.0.1."""
-    options = [f"--ssl-{kind}={files.folder / name}" for kind, name in (("ca", "ca.pem"), ("cert", "ca.pem"))]
-    folder = tmp_path_factory.mktemp("server")
-    server = start(request.param, folder, *options, f"--ssl-key={files.folder / 'ca.key'}", "--bind-address=0.0.0.0")
+    """Run a server with a certificate for 127.0.0.1, and a user who must show one, too."""
+    shared = request.param == "mysql80"
+    server = (
+        request.getfixturevalue("mysql80")
+        if shared
+        else start(request.param, tmp_path_factory.mktemp("server"), *files.mysql_options)
+    )
     with server.session() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE USER known@'%' IDENTIFIED BY 'correct horse battery' REQUIRE X509")
         cursor.execute("GRANT ALL ON *.* TO known@'%'")
     yield server
-    server.stop()
+    if not shared:
+        server.stop()
 
 
 @pytest.mark.parametrize(("host", "given", "accepted"), CASES)
@@ -101,25 +80,12 @@ def test_a_mysql_server_that_asks_for_a_certificate_gets_it(mysql: Server, files
     MysqlTransport(address_of(source)).close()
 
 
-@pytest.fixture(scope="module")
-def postgres(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PgServer]:
-    """A server with a certificate for 127.0.0.1."""
-    flags = {
-        "ssl": "on", "ssl_cert_file": str(files.folder / "ca.pem"), "ssl_key_file": str(files.folder / "ca.key"),
-        "listen_addresses": "0.0.0.0",
-    }  # fmt: skip
-    server = PgServer(tmp_path_factory.mktemp("pg"), flags=flags)
-    server.start()
-    yield server
-    server.kill()
-
-
 @pytest.mark.parametrize(("host", "given", "accepted"), CASES)
 def test_a_postgresql_server_is_accepted_by_its_certificate(
-    postgres: PgServer, files: Files, host: str, given: Mapping[str, str], accepted: bool
+    postgres_server: PgServer, files: Files, host: str, given: Mapping[str, str], accepted: bool
 ) -> None:
     login = {"username": "cdc", "password": "cdc", "dbname": "billing"}
-    source = source_of("postgresql", host, postgres.port, {**files.settings(given), **login})
+    source = source_of("postgresql", host, postgres_server.port, {**files.settings(given), **login})
     if accepted:
         with pg_connection.connected(source) as connection:
             assert connection.texts("SELECT ssl::text FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == [("true",)]

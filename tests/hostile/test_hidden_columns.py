@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,10 @@ TABLE = (
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = start("mysql80", tmp_path_factory.mktemp("mysql80"))
-    yield running
-    running.stop()
+@pytest.fixture
+def server(mysql80: Server) -> Server:
+    """Return the server that all tests share."""
+    return mysql80
 
 
 def metadata(capture: PolicedCapture, value: str) -> None:

@@ -23,7 +23,7 @@ from tests.hostile.guarded_database import ACCEPTED, BASE, GuardedDatabase, guar
 from tests.hostile.histories import doctored
 from tests.hostile.hostile_gateway import Lies, wait_until
 from tests.hostile.lies import comparing_condition, configuration, odd_signal, signal
-from tests.ingest.binlog.binlog_servers import start
+from tests.ingest.binlog.binlog_servers import Server, start
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 BATCH = 40  # signals of one session
@@ -33,12 +33,10 @@ FLAVOURS = ("mysql9", "maria10", "maria11")
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedDatabase]:
+def database(mysql80: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedDatabase]:
     quiet()
-    server = start("mysql80", tmp_path_factory.mktemp("mysql80"), "--max-connections=2000")
-    with guarded(server, tmp_path_factory.mktemp("fleet")) as found:
+    with guarded(mysql80, tmp_path_factory.mktemp("fleet")) as found:
         yield found
-    server.stop()
 
 
 def quiet() -> None:
@@ -148,17 +146,11 @@ def test_nothing_outside_the_policy_leaves(database: GuardedDatabase) -> None:
 
 @pytest.mark.matrix
 @pytest.mark.timeout(7200)
-def test_nothing_outside_a_policy_of_exceptions_leaves(tmp_path: Path) -> None:
+def test_nothing_outside_a_policy_of_exceptions_leaves(mysql80: Server, tmp_path: Path) -> None:
     """A thousand cases under `filter_policy: accept`. For each table a short test is in test_hidden_columns."""
     quiet()
-    server = start("mysql80", tmp_path / "server", "--max-connections=2000")
-    try:
-        with guarded(server, tmp_path, ACCEPTED) as found:
-            checked(
-                found, attack(found, {"configurations": 300, "conditions": 400, "signals": 240, "histories": 60}, 37)
-            )
-    finally:
-        server.stop()
+    with guarded(mysql80, tmp_path, ACCEPTED) as found:
+        checked(found, attack(found, {"configurations": 300, "conditions": 400, "signals": 240, "histories": 60}, 37))
 
 
 @pytest.mark.matrix
