@@ -1,4 +1,4 @@
-"""Other forms of random queries: several sets of groups, USING, RIGHT JOIN after joins, names in another case."""
+"""Other forms of random queries: several sets of groups, RIGHT JOIN after joins, names in another case."""
 
 from __future__ import annotations
 
@@ -62,17 +62,6 @@ class FormGenerator(TopGenerator):
         if not group or any(kind not in ("JOIN", "LEFT JOIN") for _, kind, _ in behind):
             return None
         return self._from(first, [*group, (root, "RIGHT JOIN", on), *behind], where)
-
-    def _with_using(self, text: str, aliases: list[Alias]) -> str:
-        """Return FROM with USING in the place of equalities of columns with one name, that no third table has."""
-
-        def shorter(found: re.Match[str]) -> str:
-            one, name, other, again = found.groups()
-            owners = [alias.name for alias in aliases if name in alias.table.columns]
-            alone = name == again and sorted(owners) == sorted([one, other])
-            return f" USING ({name})" if alone and self._maybe("using", 0.5) else found[0]
-
-        return re.sub(r" ON (\w+)\.(\w+) = (\w+)\.(\w+)$", shorter, text, flags=re.MULTILINE)
 
     def _in_another_case(self, text: str) -> str:
         """Return a query in which some names of tables and columns are in capitals."""

@@ -23,7 +23,7 @@ GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys"
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
 QUERIES = frozenset({"sets", "distinct", "union_all", "union", "top", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "scalar", "windows", "right", "on"})
-FORMS = frozenset({"several_sets", "using", "cases", "distinct_on", "offset"})
+FORMS = frozenset({"several_sets", "cases", "distinct_on", "offset"})
 MANY = frozenset({"many", "full"})
 MOST = 8  # tables in a query that others read; a plan has at most 127 joins and groups
 CONSTRUCTS = GROUPS | FUNCTIONS | QUERIES | JOINS | FORMS
@@ -198,7 +198,7 @@ class _Aggregated(FormGenerator):
             turned: list[Join] = [(first, "RIGHT JOIN", joins[0][2]), *others]
             found = self._from_right(first, joins, where) if self.chance.random() < 0.5 else None
             return aliases, found or self._from(joins[0][0], turned, where)
-        return aliases, self._with_using(self._from(aliases[0], joins, where), aliases)
+        return aliases, self._from(aliases[0], joins, where)
 
     def _more_on(
         self, alias: Alias, kind: str, on: list[str], aliases: list[Alias], joins: list[Join], where: list[str]

@@ -6,10 +6,11 @@ There are lookups before and after such a join, self-joins, groups as a side, an
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 from tests.joins.joincase import Case
-from tests.joins.joinrandom import Alias, Generator, Join, Table
+from tests.joins.joinrandom import Alias, Generator, Join, Table, is_wide
 
 _MEETING = {"m0": "int?", "m1": "varchar(9)?", "m2": "int"}
 _EXACT = ("int", "varchar", "date", "decimal", "bigint", "tinyint")
@@ -51,10 +52,14 @@ class _Pairing(Generator):
         if self.chance.random() < 0.25:
             return self._grouped(aliases, joins)
         keys = [f"{alias.name}.{column}" for alias in many for column in alias.table.key]
-        text = ", ".join([*(f"{key} AS k{i}" for i, key in enumerate(keys)), *self._items(aliases)])
+        source = self._from(root, joins, self._where(aliases))
+        items = self._items(aliases)
+        for shared in re.findall(r"USING \((\w+)\)", source):
+            items = [re.sub(rf"^\w+\.{shared} AS", f"{shared} AS", item) for item in items]
+        text = ", ".join([*(f"{key} AS k{i}" for i, key in enumerate(keys)), *items])
         row_key = [f"k{i}" for i in range(len(keys))]
         self.chance.shuffle(row_key)
-        return f"SELECT {text}\n{self._from(root, joins, self._where(aliases))}", row_key, {}, self.used
+        return f"SELECT {text}\n{source}", row_key, {}, self.used
 
     def _taken(self, tables: list[Table]) -> Table:
         table = self.chance.choice(tables)
@@ -82,6 +87,12 @@ class _Pairing(Generator):
         alias = Alias(f"j{len(joins)}", self._taken(tables), inner)
         if self.chance.random() < 0.15:
             alias.table = self._groups(alias.table, kind == "FULL JOIN" or self.chance.random() < 0.2)
+        if kind == "JOIN" and self.chance.random() < 0.2:
+            compared = [self._compared(alias, aliases)] if self.chance.random() < 0.7 else []
+            aliases.append(alias)
+            many.append(alias)
+            joins.append((alias, "INNER JOIN" if compared else "CROSS JOIN", compared))
+            return
         pairs = self._pairs(alias, aliases)
         on = [" = ".join(self.chance.sample(pair, 2)) for pair in pairs]
         if inner and self.chance.random() < 0.3:
@@ -100,6 +111,16 @@ class _Pairing(Generator):
         query = f"(SELECT {key} AS g, count(*) AS n, max(m2) AS most FROM {table.name}{where} GROUP BY {key})"
         return Table(name=query, key=["g"], columns={"g": table.columns[key], "n": "bigint", "most": "int?"})
 
+    def _compared(self, alias: Alias, aliases: list[Alias]) -> str:
+        """Return a condition between a table and those so far that is no equality."""
+        some = [self._columns(others, "int", "bigint", "tinyint") for others in ([alias], aliases)]
+        if not all(some):
+            return " <> ".join(
+                f"coalesce(CAST({self.chance.choice(self._columns(o))} AS STRING), '-')" for o in ([alias], aliases)
+            )
+        one, two = map(self.chance.choice, some)
+        return self.chance.choice([f"{one} < {two}", f"{two} BETWEEN {one} AND {one} + 1", f"{one} <> {two}"])
+
     def _pairs(self, alias: Alias, aliases: list[Alias]) -> list[tuple[str, str]]:
         """Return equalities of one or two columns of exact types, which are not the whole key of the joined table."""
         while True:
@@ -111,7 +132,7 @@ class _Pairing(Generator):
                     for own, type_ in alias.table.columns.items()
                     for theirs, same in other.table.columns.items()
                     if "unused" not in (own, theirs) and type_.strip("?") == same.strip("?")
-                    if type_.startswith(_EXACT)
+                    if type_.startswith(_EXACT) and not is_wide(type_)
                 ]
                 if found:
                     own, theirs = self.chance.choice(found)
@@ -138,5 +159,15 @@ class _Pairing(Generator):
             tables = [f"{alias.table.name} {alias.name}" for alias, _, _ in self.chance.sample(joins, len(joins))]
             lines, where = [", ".join([*lines, *tables])], [*(one for _, _, on in joins for one in on), *where]
         else:
-            lines += [f"{kind} {a.table.name} {a.name} ON {' AND '.join(on)}" for a, kind, on in joins]
+            aliases = [root, *(alias for alias, _, _ in joins)]
+            lines += [f"{kind} {a.table.name} {a.name}{self._on(on, aliases)}" for a, kind, on in joins]
         return "\n".join([*lines, *([f"WHERE {' AND '.join(where)}"] if where else [])])
+
+    def _on(self, conditions: list[str], aliases: list[Alias]) -> str:
+        """Return ON, or USING if the only condition compares columns of one name that no third table has."""
+        text = " AND ".join(conditions)
+        found = re.fullmatch(r"(\w+)\.(\w+) = (\w+)\.(\w+)", text)
+        if found is None or found[2] != found[4] or self.chance.random() < 0.3:
+            return f" ON {text}" if text else ""
+        owners = [one.name for one in aliases if found[2] in one.table.columns]
+        return f" USING ({found[2]})" if sorted(owners) == sorted([found[1], found[3]]) else f" ON {text}"

@@ -260,13 +260,11 @@ KINDS = (
         query="SELECT o.id, p.id AS payment_id FROM shop.orders o JOIN shop.payments p "
         "ON p.amount BETWEEN o.amount AND o.amount + 1",
         key="id, payment_id",
-        refused="ON p.id = o.p_id",
     ),
     Kind(
         name="CROSS JOIN",
         query="SELECT c.id, n.id AS nation_id FROM crm.customers c CROSS JOIN crm.nations n",
         key="id, nation_id",
-        refused="ON n.id = c.n_id",
     ),
     Kind(
         name="FULL JOIN of groups",

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from cdc.model.types import Canonical
 from joins.query.group import Grouping
-from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, Root
+from joins.query.nodes import EVERY, Derived, Interval, LookupJoin, Node, Pair, Root
 from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 
 
@@ -233,6 +233,10 @@ def _waits(interval: Interval) -> Iterator[str]:
 def pair_condition(pair: Pair) -> str:
     """Describe the equalities of a many-to-many join."""
     meets = zip(pair.left_key, pair.right_key, strict=True)
+    if pair.left.columns[pair.left_key[0]] == EVERY:
+        return (
+            f"TRUE: one task has all rows of both; at most {pair.most} pairs, and a change of a row touches all of its"
+        )
     return " AND ".join(f"{pair.right.columns[theirs]} = {pair.left.columns[own]}" for own, theirs in meets)
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from cdc.model.schema import TableId
 from cdc.model.types import Canonical, LogicalType
 
+EVERY = "_every"  # the column of a constant by which all rows of two tables meet
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSource:

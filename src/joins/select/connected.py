@@ -15,10 +15,18 @@ def unconnected(joins: Sequence[Join], where: Sequence[exp.Expr]) -> Join | None
     pool = [*(part for join in joins if join.inner for part in join.on), *where]
     for join in joins:
         alias = join.relation.alias
-        named = bool(join.using) or join.natural
+        named = bool(join.using) or join.natural or meets_all(join)
         if not is_scalar(alias) and not named and not _connects(alias, pool if join.inner else join.on):
             return join
     return None
+
+
+def meets_all(join: Join) -> bool:
+    """Return whether a join may compare every row with every other one: a CROSS JOIN, or `ON a.x < b.y`."""
+    compared = [one for one in join.on if len({column.table for column in one.find_all(exp.Column)}) > 1]
+    return join.cross or (
+        join.inner and bool(compared) and not any(isinstance(one.unnest(), exp.EQ) for one in compared)
+    )
 
 
 def _connects(alias: str, conditions: Sequence[exp.Expr]) -> bool:

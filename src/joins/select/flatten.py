@@ -20,6 +20,7 @@ from sqlglot import exp
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
 from joins.query.aggregates import aggregates_in
+from joins.select.connected import meets_all
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, ReadQuery
 from joins.select.names import Shared, same_name
 from joins.select.parser import parse_query
@@ -89,7 +90,9 @@ class _Flattener:
             self.flat.first = first
         else:
             on = (*self._using(relation, join), *(self._condition(condition, join.place) for condition in join.on))
-            self.flat.joins.append(FlatJoin(alias=first, inner=join.inner, on=on, full=join.full))
+            self.flat.joins.append(
+                FlatJoin(alias=first, inner=join.inner, on=on, full=join.full, cross=meets_all(join))
+            )
         self.flat.joins += inside.joins
         self.flat.where += inside.where
 

@@ -6,13 +6,14 @@ and each pair looks up `c`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from cdc.topology.topology import Topology
 from joins.query.finish import text_of_expression
+from joins.query.nodes import EVERY
 from joins.select.bound import BoundInterval, BoundPair, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
 from joins.select.rows import QueryColumn, QueryRows
@@ -40,7 +41,7 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     cut = _cut(topology, flat)
     left = frozenset([flat.first, *(join.alias for join in cut.front)])
     met = meetings(topology, flat, cut.join.alias, left)
-    if not met:
+    if not met and not cut.join.cross:
         why_no_tree(topology, flat)
     rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
     to_right = _right_conditions(topology, cut.join, rest)
@@ -54,9 +55,10 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
             to_right += [one for one in where if aliases_in(one.expression) == {cut.join.alias}]
         where = [one for one in where if not any(one is other for other in (*to_left, *to_right))]
     wanted = columns_used(flat, cut)
+    every = [] if met else [FlatItem(name=EVERY, expression=exp.Literal.number(1), place=place)]
     sides = (
-        side_of(flat, flat.first, cut.front, to_left, wanted, bind, place),
-        side_of(flat, cut.join.alias, [], to_right, wanted, bind, place),
+        side_of(flat, flat.first, cut.front, to_left, wanted, bind, place, every),
+        side_of(flat, cut.join.alias, [], to_right, wanted, bind, place, every),
     )
     for side, alias in zip(sides, (flat.first, cut.join.alias), strict=True):
         if not side.rows.primary_key:
@@ -161,8 +163,9 @@ def side_of(
     wanted: dict[str, set[str]],
     bind: Bind,
     place: Place,
+    more: Sequence[FlatItem] = (),
 ) -> BoundTree:
-    """Bind one side of a split join: a query of `first` and `joins` that selects their `wanted` columns.
+    """Bind one side of a split join: a query of `first` and `joins` that selects their `wanted` columns, and `more`.
 
     The columns are named `alias.column`."""
     side = _part(flat, first, joins)
@@ -172,19 +175,20 @@ def side_of(
         for alias in side.relations
         for name in side.shapes[alias].places()
         if name in wanted[alias]
-    ]
+    ] + [*more]
     return bind(side, place)
 
 
 def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin) -> BoundPair:
     left, right = sides
     left_stays, right_stays = not join.inner, join.full
-    keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met)
+    keys = tuple((".".join(one.other), f"{join.alias}.{one.column}") for one in met) or ((EVERY, EVERY),)
     columns = [may_lack(column, right_stays) for column in left.rows.columns]
     columns += [may_lack(column, left_stays) for column in right.rows.columns]
     if join.inner:
         equal = {name for pair in keys for name in pair}
         columns = [replace(column, nullable=column.nullable and column.name not in equal) for column in columns]
+    columns = [column for column in columns if column.name != EVERY]
     rows = QueryRows(columns=tuple(columns), primary_key=(*left.rows.primary_key, *right.rows.primary_key))
     return BoundPair(left=left, right=right, keys=keys, left_stays=left_stays, right_stays=right_stays, rows=rows)
 
@@ -245,10 +249,7 @@ def over(
         shapes={alias: pair.rows, **{name: flat.shapes[name] for name in outside}},
         readings={alias: pair, **{name: flat.readings[name] for name in outside if name in flat.readings}},
         first=alias,
-        joins=[
-            FlatJoin(alias=join.alias, inner=join.inner, on=tuple(map(moved_condition, join.on)), full=join.full)
-            for join in cut.behind
-        ],
+        joins=[replace(join, on=tuple(map(moved_condition, join.on))) for join in cut.behind],
         where=list(map(moved_condition, where)),
         items=[
             FlatItem(

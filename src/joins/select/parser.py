@@ -318,9 +318,8 @@ class _Parser:
             self.refuse(join, f"{kind} JOIN is not supported yet", expected)
         relation = self._relation(join.this)
         using = tuple(one.name for one in join.args.get("using") or ())
-        condition = join.args.get("on")
-        if isinstance(condition, exp.Boolean) and condition.this:  # sqlglot reads a missing ON as TRUE
-            condition = None
+        condition: exp.Expr | None = join.args.get("on")
+        condition = None if condition == exp.true() else condition  # sqlglot reads a missing ON as TRUE
         outer = kind.startswith(("LEFT", "RIGHT", "FULL"))
         if condition is None and outer and not (using or natural):
             self.refuse(join, "a join without ON", f"ON {relation.alias}.id = a.{relation.alias}_id")
@@ -329,7 +328,10 @@ class _Parser:
             self._check(part)
         place = self.place(condition if condition is not None else join)
         full = kind.startswith("FULL")
-        return Join(relation=relation, inner=not outer, on=on, place=place, full=full, using=using, natural=natural)
+        return Join(
+            relation=relation, inner=not outer, on=on, place=place, full=full, cross=kind == "CROSS", using=using,
+            natural=natural,
+        )  # fmt: skip
 
     def _where(self, joins: tuple[Join, ...], where: exp.Expr | None) -> tuple[tuple[Join, ...], tuple[exp.Expr, ...]]:
         """Split WHERE into conditions. Conditions with a subquery (EXISTS, IN) become joins."""
@@ -362,7 +364,7 @@ class _Parser:
         """Check that each joined table has an equality with another table. Keys are checked later, with the schemas."""
         if (join := unconnected(joins, where)) is not None:
             alias = join.relation.alias
-            form = f"ON {alias}.id = {first.alias}.{alias}_id"
+            form = f"ON {alias}.id = {first.alias}.{alias}_id; or CROSS JOIN"
             refuse(self.topology, join.place, f"no equality joins {alias}", form)
 
     def _check(self, node: exp.Expr, *, aggregates: bool = False) -> None:

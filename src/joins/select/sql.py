@@ -47,7 +47,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """`[LEFT | FULL] JOIN relation ON condition AND …`. `on` is empty after a comma or CROSS JOIN.
+    """`[LEFT | FULL] JOIN relation ON condition AND …`. `on` is empty after a comma or CROSS JOIN (`cross`).
 
     `using` are the columns of USING. With `natural` they are those that both sides have. `if_null` are columns of
     earlier tables. If one of them is never NULL, nothing reads the relation."""
@@ -57,6 +57,7 @@ class Join:
     on: tuple[exp.Expr, ...]
     place: Place
     full: bool = False
+    cross: bool = False
     using: tuple[str, ...] = ()
     natural: bool = False
     if_null: tuple[exp.Column, ...] = ()

@@ -68,7 +68,7 @@ def statements_of(text: str) -> list[exp.Expr | None]:
     ]
     for start in called:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
-    statements = [one and _positive(one) for one in sqlglot.parse(text, dialect="spark")]
+    statements = [one and _with_commas(_positive(one), tokens) for one in sqlglot.parse(text, dialect="spark")]
     named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
     return [None if one is None else _rewritten(one) for one in named]
 
@@ -92,6 +92,18 @@ def _positive(statement: exp.Expr) -> exp.Expr:
         if node.args.get("negate"):
             node.set("negate", None)
             node.replace(exp.Paren(this=exp.Not(this=node.copy())))
+    return statement
+
+
+def _with_commas(statement: exp.Expr, tokens: Sequence[Token]) -> exp.Expr:
+    """Mark joins after a comma, which sqlglot reads as CROSS JOIN."""
+    for join in statement.find_all(exp.Join):
+        starts = [node.meta["start"] for node in join.this.walk() if "start" in node.meta]
+        if join.kind == "CROSS" and starts:
+            before = [token for token in tokens if token.start < min(starts)]
+            last = next(one for one in reversed(before) if one.token_type in (TokenType.COMMA, TokenType.JOIN))
+            if last.token_type == TokenType.COMMA:
+                join.set("kind", None)
     return statement
 
 

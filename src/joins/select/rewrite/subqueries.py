@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in
 from joins.query.typed import refuse
+from joins.select.names import text_of
 from joins.select.rewrite.existence import rewritten
 from joins.select.rewrite.semijoin import correlated, must_be_select, unnested
 
@@ -95,7 +96,7 @@ class _Subqueries:
         for _, theirs in pairs:
             if not isinstance(theirs, exp.Column):
                 refuse(theirs, f"{theirs.sql('spark')} compared with a subquery", "a plain column of the outer query")
-            if grouped and theirs.sql() not in [one.sql() for one in self.grouped_by or ()]:
+            if grouped and text_of(theirs) not in [text_of(one) for one in self.grouped_by or ()]:
                 refuse(theirs, f"{theirs.sql('spark')} in a subquery of groups", "a column of GROUP BY")
         keys = [mine for mine, _ in pairs] or [exp.Literal.number(1)]
         query = inner.copy()
