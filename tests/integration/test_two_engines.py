@@ -31,7 +31,7 @@ from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(900)]
-AGENTS = ("agent catalog", "gateway", "agent shop")
+AGENTS = ("agent catalog", "gateway", "agent shop", "agent crm")
 FILE = Path(__file__).parents[2] / "topologies" / "two-engines.yml"
 
 
@@ -71,7 +71,7 @@ def test_two_engines_and_a_topic_make_one_table(
     """MySQL, PostgreSQL and Debezium's topic are joined and indexed under live traffic, while captures, the join and
     Debezium itself are killed, and then PostgreSQL. HBase and Solr equal the databases' answer to the same query.
 
-    With agents, a gateway and an agent for each database replace two of the captures, and are killed.
+    With agents, a gateway and an agent for each source replace the captures, and are killed.
     """
     name, file = unique("engines"), tmp_path / "two.yml"
     monkeypatch.setenv("TAILORBIRD_PORT_POSTGRES", str(postgres_server.port))
@@ -103,7 +103,7 @@ def test_two_engines_and_a_topic_make_one_table(
                     fleet.command()
                 wait_for(lambda: _shown(topology) > 0, "nothing is joined", 300)
                 more(200)
-                for part in (*(AGENTS if agents else ("capture catalog",)), "capture crm", "join orders_wide"):
+                for part in (*(AGENTS if agents else ("capture catalog", "capture crm")), "join orders_wide"):
                     pipeline.kill(part)
                     more(60)
                     pipeline.start_part(part)

@@ -106,7 +106,7 @@ def test_no_process_during_the_topology_captures_it(tmp_path: Path, monkeypatch:
         ("labels: {site: paris}", "labels: {site: paris}, names: [a]", "which agents"),
         (", connection: shop-db", "", "key connection is missing"),
         ("labels:", "label:", "unknown key label"),
-        ("server_id: 7,", "capture: poll,", "agents support no other"),
+        ("server_id: 7,", "capture: poll,", "agents read the log of MySQL"),
     ],
 )
 def test_a_choice_is_read_strictly(tmp_path: Path, old: str, new: str, why: str) -> None:

@@ -161,7 +161,7 @@ def _source(name: str, s: Section) -> Source:
         if polled
         else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
-        agent=read_agent(s, logged=numbered or bool(postgres)),
+        agent=read_agent(s, supported=by_url or not polled),
         delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[kind in ("kafka", "maxscale")]),
         **(_login(s, _PORTS.get(kind, 3306)) if by_login else _NO_LOGIN),
         **own,

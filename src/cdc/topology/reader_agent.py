@@ -8,14 +8,13 @@ from cdc.topology.topology import AgentChoice
 from cdc.topology.values import Section, Value
 
 
-def read_agent(s: Section, *, logged: bool) -> AgentChoice | None:
+def read_agent(s: Section, *, supported: bool) -> AgentChoice | None:
     """Read `agent: {names: […] | labels: {…}, connection: …}` of a source; None if it is missing.
 
-    `logged`: the source's log can be read, so that an agent can capture it.
+    `supported`: an agent can capture the source. Agents poll only sources of type `sql`.
     """
-    if "agent" in s.pairs and not logged:
-        what = "a source of MySQL, MariaDB or PostgreSQL whose log is read: agents support no other"
-        s.pairs["agent"].fail("an agent", what)
+    if "agent" in s.pairs and not supported:
+        s.pairs["agent"].fail("an agent", "no `capture: poll`, or type: sql: agents read the log of MySQL and MariaDB")
     for key in ("slot_name", "publication_name"):
         if "agent" in s.pairs and key in s.pairs:
             s.pairs[key].fail(f"{key} of a source that agents capture", "leave it out: agents use the default name")

@@ -88,8 +88,9 @@ class Source:
 
     `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
     the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
-    `permitted` returns the policy's rule of any table, None if the table must not leave the host. `repr` omits
-    `password` and `url`, so that they appear in no message or log.
+    `permitted` returns the policy's rule of any table, None if the table must not leave the host. With `most_slots`
+    replication slots of Tailorbird at the server, no further one is created; None: no limit. `repr` omits `password`
+    and `url`, so that they appear in no message or log.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Source:
     conditions: Callable[[TableId, str], str] | None = field(default=None, repr=False, compare=False)
     permitted: Callable[[TableId], TableRule | None] | None = field(default=None, repr=False, compare=False)
     dbname: str = ""
+    most_slots: int | None = field(default=None, compare=False)
     slot_name: str = ""
     publication_name: str = ""
     replica_identity: Literal["default", "full"] = "default"

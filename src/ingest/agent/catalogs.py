@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cdc.model.extras import extras_named
 from ingest.agent.policy import LocalConnection
 from ingest.fleet.catalog import DatabaseSeen
 
@@ -22,6 +23,15 @@ def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
         from ingest.agent import pg_catalog
 
         return pg_catalog.seen(local, agent)
+    if local.type == "sql":
+        with extras_named("poll"):
+            from ingest.agent import sql_catalog
+
+        return sql_catalog.seen(local, agent)
+    if local.is_stream:
+        from ingest.agent import stream_catalog
+
+        return stream_catalog.seen(local, agent)
     from ingest.agent import mysql_catalog
 
     return mysql_catalog.seen(local, agent)
@@ -36,6 +46,15 @@ def databases_of(local: LocalConnection) -> Iterator[ServerDatabase]:
         from ingest.agent import pg_catalog
 
         return pg_catalog.databases_of(local)
+    if local.type == "sql":
+        with extras_named("poll"):
+            from ingest.agent import sql_catalog
+
+        return sql_catalog.databases_of(local)
+    if local.is_stream:
+        from ingest.agent import stream_catalog
+
+        return stream_catalog.databases_of(local)
     from ingest.agent import mysql_catalog
 
     return mysql_catalog.databases_of(local)

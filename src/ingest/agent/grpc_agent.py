@@ -360,6 +360,9 @@ class FleetAgent:
             self._map_whole = now
             self._mapped.clear()
         for local in self._policy.connections.values():
+            if not stream.accepts_catalog(catalog_key(local.type)):
+                log.warning("the gateway is older, and refuses this catalog: update it", connection=local.alias)
+                continue
             try:
                 for seen in self._catalog_seen(local, self._name):
                     self._report_map(stream, local, seen)

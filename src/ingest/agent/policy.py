@@ -11,18 +11,19 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from cdc.model.errors import UsageError
 from cdc.model.filters import TableRule
 from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId
 from cdc.model.tls import Tls
-from cdc.topology.topology import Source
+from cdc.topology.topology import Source, SourceType
+from ingest.agent.kinds import NO_ENDPOINT, Endpoint, check_polled, is_plain_name
 from ingest.fleet.desired import SourceSpec
 from ingest.fleet.request_types import capture_key
 
-ServerType = Literal["mysql", "mariadb", "postgresql"]
+_POSTGRES, _MYSQL = ("postgresql",), ("mysql", "mariadb")
 Condition = Callable[..., str]
 _CACHED = 50_000  # rules of tables
 POLICY = "the owner of the host allows it in the agent's policy file"
@@ -102,12 +103,12 @@ WHOLE_DATABASE = DatabasePolicy(default=WHOLE_TABLE)
 class LocalConnection:
     """A database server, its alias, and the policies of its databases. Nothing of another database leaves the host.
 
-    With PostgreSQL they are the schemas of one database, `dbname`. `repr` omits `password`, so that it appears in no
-    message or log.
+    With PostgreSQL they are the schemas of one database, `dbname`. Connections of other kinds may have an `endpoint`
+    instead of address and login. `repr` omits `password`, so that it appears in no message or log.
     """
 
     alias: str
-    type: ServerType
+    type: SourceType
     hostname: str
     port: int
     username: str
@@ -115,24 +116,30 @@ class LocalConnection:
     tls: Tls
     databases: Mapping[str, DatabasePolicy]
     dbname: str = ""
+    endpoint: Endpoint = NO_ENDPOINT
 
     def table(self, database: str, table: str) -> TablePolicy | None:
         """Return the policy of a table; None if the table must not leave the host. Names are case-sensitive."""
         found = self.databases.get(database)
         allowed = None if found is None else found.table(table)
-        return replace(allowed, exact_case=True) if allowed is not None and self.is_postgres else allowed
+        return replace(allowed, exact_case=True) if allowed is not None and self.type not in _MYSQL else allowed
 
     @property
     def is_postgres(self) -> bool:
         """Return whether the server is PostgreSQL."""
-        return self.type == "postgresql"
+        return self.type in _POSTGRES
+
+    @property
+    def is_stream(self) -> bool:
+        """Return whether the connection is only a stream of changes, without a catalog of its tables."""
+        return self.type in ("syslog", "kafka", "maxscale")
 
     def source(self) -> Source:
         """Return the connection as a Source without tables, for queries only."""
         return Source(
             name=self.alias, type=self.type, hostname=self.hostname, port=self.port, username=self.username,
             password=self.password, database=next(iter(self.databases)), tables=(), server_id=0, snapshot_mode="never",
-            tls=self.tls, dbname=self.dbname,
+            tls=self.tls, dbname=self.dbname, **self.endpoint.described(),
         )  # fmt: skip
 
 
@@ -141,6 +148,9 @@ class AgentLimits:
     """Limits of what a gateway can make an agent do.
 
     - `sources`: the number of sources that the agent captures at a time. Default: 100.
+    - `slots`: the number of replication slots of Tailorbird at one PostgreSQL server, with which the agent creates no
+      further one. Default: 4.
+    - `poll_interval_ms`: the least time between two polls of a source, in milliseconds. Default: 500.
     - `snapshot_threads`: the number of threads that read one source's tables. Default: 4.
     - `server_ids`: the first and the last replication id that the agent may use at a database server, which disconnects
       another reader with the same id. Default: 1,000,000,000 to 2,999,999,999.
@@ -151,6 +161,8 @@ class AgentLimits:
     """
 
     sources: int = 100
+    slots: int = 4
+    poll_interval_ms: int = 500
     snapshot_threads: int = 4
     server_ids: tuple[int, int] = (1_000_000_000, 2_999_999_999)
     answer_bytes: int = 64 * 1024 * 1024
@@ -227,11 +239,13 @@ def narrowed(policy: Policy, spec: SourceSpec, source: Source, condition: Condit
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, tls=local.tls, dumps=policy.dumps,
         conditions=lambda table, where: _checked(local, table, where, condition), permitted=permitted,
-        dbname=local.dbname,
+        dbname=local.dbname, **local.endpoint.fields(source),
     )  # fmt: skip
+    check_polled(made, dumps=policy.dumps)
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):
         made = replace(made, snapshot_mode="never", position_lost="fail")
-        restrictions.append("tables may not be dumped: changes are captured from now on")
+        if not source.is_only_reported:  # such a source has no tables, and sends what it still contains
+            restrictions.append("tables may not be dumped: changes are captured from now on")
     if not policy.dumps and made.cascades != "ignore":
         made = replace(made, cascades="ignore")
         restrictions.append("rows may not be read: foreign-key actions are captured only if the log contains them")
@@ -268,6 +282,11 @@ def _limited(limits: AgentLimits, spec: SourceSpec, source: Source, restrictions
     if source.snapshot_max_threads > limits.snapshot_threads:
         source = replace(source, snapshot_max_threads=limits.snapshot_threads)
         restrictions.append(f"snapshots use at most {limits.snapshot_threads} threads")
+    if source.type == "postgresql":
+        source = replace(source, most_slots=limits.slots)
+    if source.poll is not None and source.poll.interval * 1000 < limits.poll_interval_ms:
+        source = replace(source, poll=replace(source.poll, interval=limits.poll_interval_ms / 1000))
+        restrictions.append(f"tables are polled every {limits.poll_interval_ms} ms")
     first, last = limits.server_ids
     if source.server_id and not first <= source.server_id <= last:  # PostgreSQL has no such ids
         within = first + zlib.crc32(f"{spec.connection}.{source.name}".encode()) % (last - first + 1)
@@ -305,14 +324,17 @@ def _rule(
 
 def _checked(local: LocalConnection, table: TableId, where: str, condition: Condition) -> str:
     """Return a condition on the rows of a table that is safe to run. Raises UsageError for any other."""
-    allowed = _allowed(local, table)
+    allowed, polled = _allowed(local, table), local.type == "sql"
+    rule = _permitted(local, table) or TableRule()
+    dialect = local.endpoint.condition_dialect(table) if polled else "postgres" if local.is_postgres else "mysql"
     # in PostgreSQL, a table's name stands for all columns of a row
-    whole = fold_identifier(table.table) if local.is_postgres and allowed.hides else None
+    whole = fold_identifier(table.table) if dialect == "postgres" and allowed.hides else None
 
     def may_compare(column: str) -> bool:
-        return fold_identifier(column) != whole and allowed.may_compare(column)
+        plain = not polled or is_plain_name(column, rule)
+        return plain and fold_identifier(column) != whole and allowed.may_compare(column)
 
-    return condition(where, may_compare, dialect="postgres" if local.is_postgres else "mysql")
+    return condition(where, may_compare, dialect=dialect)
 
 
 def _permitted(local: LocalConnection, table: TableId) -> TableRule | None:

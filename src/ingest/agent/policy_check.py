@@ -19,13 +19,13 @@ _ROWID = "_rowid"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerDatabase:
-    """Names of one database as its server reports them: the columns of each table.
+    """Names of one database as its server reports them: the columns of each table; None: they are unknown.
 
     `names_columns`: whether the server's log names columns. None: it cannot.
     """
 
     name: str
-    tables: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, tuple[str, ...] | None]
     names_columns: bool | None
 
 
@@ -87,8 +87,14 @@ def findings(local: LocalConnection, database: ServerDatabase) -> Iterator[Polic
             why, remedy = unnamed(table_id, supported=database.names_columns is not None)
             yield PolicyFinding(connection=local.alias, table=name, leaves=False, why=f"{why}: {remedy}")
             continue
-        yield _finding(local.alias, name, allowed, database.tables[table], policy)
-    every, columns = policy.default or TablePolicy(), (name for names in database.tables.values() for name in names)
+        columns = database.tables[table]
+        if columns is None:  # show those that the policy names
+            columns = tuple(dict.fromkeys((*(allowed.columns or ()), *allowed.ignored, *allowed.masks)))
+        yield _finding(local.alias, name, allowed, columns, policy)
+    every, listed = policy.default or TablePolicy(), list(database.tables.values())
+    if None in listed:
+        return
+    columns = tuple(name for names in listed if names is not None for name in names)
     known = {_ROWID, *map(fold_identifier, columns)}
     for column in dict.fromkeys((*every.ignored, *every.masks)):
         if fold_identifier(column) not in known:

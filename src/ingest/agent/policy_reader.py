@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import get_args
 
 import yaml
 
+from cdc.model.brokers import Brokers
 from cdc.model.filters import mask
 from cdc.model.identifiers import fold_identifier
+from cdc.model.tls import TLS_IF_OFFERED
+from cdc.topology.reader_poll import read_url
+from cdc.topology.reader_servers import read_security
+from cdc.topology.reader_syslog import read_syslog
 from cdc.topology.reader_tls import read_tls
+from cdc.topology.topology import SourceType, TopicForm
 from cdc.topology.values import Section, Value, YamlFile
+from ingest.agent.kinds import Endpoint, Topics
 from ingest.agent.policy import (
     WHOLE_DATABASE,
     WHOLE_TABLE,
@@ -19,13 +27,14 @@ from ingest.agent.policy import (
     DatabasePolicy,
     LocalConnection,
     Policy,
-    ServerType,
     TablePolicy,
 )
-from ingest.fleet.desired import ALIAS
+from ingest.fleet.desired import ALIAS, TYPES
 from ingest.fleet.message_checks import PLACES
 
 _IDS = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
+_PORTS: Mapping[str, int] = {"mysql": 3306, "mariadb": 3306, "postgresql": 5432, "maxscale": 4001}
+_LOGS = ("mysql", "mariadb", "postgresql")  # databases whose log contains every table
 _NULL = "tag:yaml.org,2002:null"
 _REPORTED, _AROUND = 768 * 1024, 10  # bytes: an agent sends all database names in one message of at most 1 MiB
 
@@ -70,6 +79,8 @@ def _limits(value: Value) -> AgentLimits:
 
     limits = AgentLimits(
         sources=count("sources", 10_000),
+        slots=count("slots", 10_000),
+        poll_interval_ms=count("poll_interval_ms", 86_400_000),
         snapshot_threads=count("snapshot_threads", 64),
         server_ids=section.take("server_ids", _server_ids, default.server_ids),
         answer_bytes=count("answer_bytes", 2**40),
@@ -101,51 +112,83 @@ def _connections(value: Value) -> Mapping[str, LocalConnection]:
 
 
 def _connection(alias: str, s: Section) -> LocalConnection:
+    kind: SourceType = s.take("type", lambda v: v.one_of(*TYPES), "mysql")
+    if kind not in _PORTS:
+        topics: dict[tuple[str, str], str] = {}
+        databases = s.take("databases", partial(_databases, kind=kind, topics=topics))
+        return LocalConnection(
+            alias=alias, type=kind, hostname="", port=0, username="", password="", tls=TLS_IF_OFFERED,
+            databases=databases, endpoint=_endpoint(s, kind, topics),
+        )  # fmt: skip
     hostname = s.take("hostname", Value.text)
-    kind: ServerType = s.take("type", lambda v: v.one_of("mysql", "mariadb", "postgresql"), "mysql")
-    postgres = kind == "postgresql"
     return LocalConnection(
         alias=alias,
         type=kind,
-        dbname=s.take("dbname", Value.text) if postgres else "",
+        dbname=s.take("dbname", Value.text) if kind == "postgresql" else "",
         hostname=hostname,
-        port=s.take("port", lambda v: v.number(1, 65535), 5432 if postgres else 3306),
+        port=s.take("port", lambda v: v.number(1, 65535), _PORTS[kind]),
         username=s.take("username", Value.text),
         password=s.take("password", Value.text),
         tls=read_tls(s, hostname),
-        databases=s.take("databases", _databases),
+        databases=s.take("databases", partial(_databases, kind=kind, topics={})),
     )
 
 
-def _databases(value: Value) -> Mapping[str, DatabasePolicy]:
+def _endpoint(s: Section, kind: SourceType, topics: Mapping[tuple[str, str], str]) -> Endpoint:
+    """Read the address of a connection that has no login of its own."""
+    if kind == "sql":
+        return Endpoint(url=s.take("url", read_url))
+    if kind == "syslog":
+        return Endpoint(listen=read_syslog(s)["listen"])
+    brokers = Brokers(s.take("bootstrap_servers", Value.text), s.take("security", read_security, None))
+    form: TopicForm = s.take("format", lambda v: v.one_of(*get_args(TopicForm)))
+    return Endpoint(topics=Topics(brokers=brokers, form=form, names=topics))
+
+
+def _databases(value: Value, *, kind: SourceType, topics: dict[tuple[str, str], str]) -> Mapping[str, DatabasePolicy]:
+    """Read the policies of databases by name. The topics of Kafka's tables are added to `topics`."""
     found: dict[str, DatabasePolicy] = {}
     for name, content in value.pairs().items():
         if content.node.tag == _NULL:
             content.fail("it has no value", "`all`, or `{filter_policy: accept}`, or `{tables: {…}}`")
-        if isinstance(content.node, yaml.ScalarNode):
+        if isinstance(content.node, yaml.ScalarNode) and kind != "kafka":
             content.one_of("all")
             found[name] = WHOLE_DATABASE
             continue
         section = content.section()
-        found[name] = _database(section)
+        own = partial(_topic, topics=topics, database=name) if kind == "kafka" else _no_options
+        if kind not in _LOGS and "filter_policy" in section.pairs:
+            section.pairs["filter_policy"].fail("filter_policy of a source without a catalog", "list its tables")
+        found[name] = _database(section, own)
         section.end()
     return found or value.fail("it is empty", "at least one database")
 
 
-def _database(s: Section) -> DatabasePolicy:
+def _no_options(table: str, s: Section) -> None:
+    """Read no further options of a table."""
+
+
+def _topic(table: str, s: Section, *, topics: dict[tuple[str, str], str], database: str) -> None:
+    topics[database, table] = s.take("topic", Value.text)
+
+
+def _database(s: Section, own: Callable[[str, Section], None]) -> DatabasePolicy:
     """Read `filter_policy`, the columns that are hidden in every table, and the exceptions of tables."""
     accept = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop") == "accept"
     every = TablePolicy(
         ignored=s.take("ignored_columns", _columns, ()), masks=s.take("mask", _masks, {})
     )  # fmt: skip
     nothing: Mapping[str, TablePolicy | None] = {}
-    read: Callable[[Value], Mapping[str, TablePolicy | None]] = partial(_tables, every=every, accept=accept)
+    read: Callable[[Value], Mapping[str, TablePolicy | None]] = partial(_tables, every=every, accept=accept, own=own)
     tables = s.take("tables", read, nothing) if accept else s.take("tables", read)
     return DatabasePolicy(tables=tables, default=every if accept else None)
 
 
-def _tables(value: Value, *, every: TablePolicy, accept: bool) -> Mapping[str, TablePolicy | None]:
-    """Read the policies of listed tables. With `accept`, a table without options must not leave the host."""
+def _tables(
+    value: Value, *, every: TablePolicy, accept: bool, own: Callable[[str, Section], None]
+) -> Mapping[str, TablePolicy | None]:
+    """Read the policies of listed tables. With `accept`, a table without options must not leave the host. `own` reads
+    the options that only this kind of connection has."""
     found: dict[str, TablePolicy | None] = {}
     for name, content in value.pairs().items():
         if accept and content.node.tag == _NULL:
@@ -153,13 +196,14 @@ def _tables(value: Value, *, every: TablePolicy, accept: bool) -> Mapping[str, T
             continue
         section = content.section()
         only: tuple[str, ...] | None = None
-        own = TablePolicy(
+        own(name, section)
+        listed = TablePolicy(
             columns=section.take("columns", _columns, only),
             ignored=section.take("ignored_columns", _columns, ()),
             masks=section.take("mask", _masks, {}),
         )
-        kept = not accept or own != WHOLE_TABLE or "ignored_columns" in section.pairs
-        found[name] = own.with_every(every) if kept else None
+        kept = not accept or listed != WHOLE_TABLE or "ignored_columns" in section.pairs
+        found[name] = listed.with_every(every) if kept else None
         section.end()
     return found
 

@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
@@ -18,7 +18,7 @@ from cdc.model.errors import UsageError
 from cdc.model.escapes import table_parts
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_source
-from cdc.topology.topology import Source
+from cdc.topology.topology import Source, SourceType
 from cdc.topology.values import NAME
 from ingest.fleet.identity import identity
 
@@ -26,11 +26,20 @@ from ingest.fleet.identity import identity
 LOCAL = frozenset(
     {
         "hostname", "port", "username", "password", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "url", "dbname",
-        "slot_name", "publication_name",
+        "slot_name", "publication_name", "listen", "bootstrap_servers", "security", "format",
     }
 )  # fmt: skip
-TYPES = ("mysql", "mariadb", "postgresql")  # that agents capture
-_FORMER_TYPES = TYPES[:2]
+TYPES = get_args(SourceType)  # that agents capture
+_FORMER_TYPES = ("mysql", "mariadb")
+TOPIC = "topic"  # the key of a table that only the agent's policy may set
+_LOGIN = {"hostname": "-", "username": "-", "password": "-"}
+# what a source of each type needs, and only the agent's policy contains
+_LOCAL_KEYS: Mapping[str, Mapping[str, Any]] = {
+    "mysql": {**_LOGIN, "type": "mysql"}, "postgresql": {**_LOGIN, "dbname": "-"}, "maxscale": _LOGIN,
+    "sql": {"url": "sqlite://-", "capture": "poll"}, "syslog": {"listen": {"unix": "-"}},
+    "kafka": {"bootstrap_servers": "-", "format": "debezium"},
+}  # fmt: skip
+_NO_OPTIONS: Mapping[str, Mapping[str, Any]] = {"kafka": {TOPIC: "-"}, "maxscale": {"message_key_columns": ["-"]}}
 ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _OWN = ("agents", "connection", "running")
 _LONGEST_NAME = 64  # characters of a database's or table's name, on every server
@@ -43,8 +52,8 @@ class SourceSpec:
     """A validated configuration of a source.
 
     `agents` are those that may capture it, the preferred first. `connection` is the alias of the server in their
-    policies. `keys` are the keys of an entry under `sources:` of a topology, except those in `LOCAL`. They contain
-    `type` only for PostgreSQL: the previous release refuses this key.
+    policies. `keys` are the keys of an entry under `sources:` of a topology, except those in `LOCAL`. They do not
+    contain the `type` of MySQL and MariaDB: the previous release refuses this key.
     """
 
     agents: tuple[str, ...]
@@ -60,7 +69,7 @@ class SourceSpec:
 
     @property
     def type(self) -> str:
-        """Return which plugin captures the source: `mysql`, also for MariaDB, or `postgresql`."""
+        """Return which plugin captures the source: `mysql`, also for MariaDB, or another type of a topology."""
         return str(self.keys.get("type", "mysql"))
 
     @property
@@ -123,6 +132,8 @@ def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
         raise UsageError(f"source {name}: no connection", "connection: the alias in the agent's policy file")
     if not isinstance(running, bool):
         raise UsageError(f"source {name}: running is {running!r}", "running: true, or false")
+    if kind == "kafka":
+        _check_topics(value, name)
     own = (*_OWN, "type") if kind in _FORMER_TYPES else _OWN
     keys = {key: content for key, content in value.items() if key not in own}
     spec = SourceSpec(agents=tuple(dict.fromkeys(agents)), connection=alias, running=running, keys=keys)
@@ -132,6 +143,15 @@ def spec_of(value: Any, topology: str, name: str) -> SourceSpec:
         if not (table.database + table.table).isprintable():
             raise UsageError(f"table {table}: a control character in the name", "use a printable name")
     return spec
+
+
+def _check_topics(value: Mapping[str, Any], name: str) -> None:
+    """Raise UsageError if a table names its topic: the gateway could read one that the policy restricts."""
+    tables = value.get("tables")
+    for table, options in tables.items() if isinstance(tables, Mapping) else ():
+        if isinstance(options, Mapping) and TOPIC in options:
+            where = "set it in the agent's policy file, at the table"
+            raise UsageError(f"source {name}: the topic of {str(table)[:80]!r} cannot be set by the gateway", where)
 
 
 def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
@@ -145,13 +165,21 @@ def source_of(spec: SourceSpec, topology: str, name: str) -> Source:
         raise UsageError(f"source {name}: {error}"[:200], "the keys of a source, as in a topology") from error
     if b"${" in text or len(text) > _LONGEST:
         raise UsageError(f"source {name}: it has a variable, or more than {_LONGEST} bytes", "use plain values")
-    number = 1_000_000_000 + zlib.crc32(f"{topology}.{name}".encode()) % 2_000_000_000
-    default = {"dbname": "-"} if spec.type == "postgresql" else {"type": "mysql", "server_id": number}
-    keys = {"hostname": "-", "username": "-", "password": "-", **default, **spec.keys}
-    if not spec.captures:
-        keys["tables"] = [_NONE_YET]
-    if keys.get("capture", "log") != "log":
-        raise UsageError(f"source {name}: agents cannot poll, they read logs", "set capture: log")
+    keys = {**_LOCAL_KEYS[spec.type], **spec.keys}
+    if spec.type == "mysql":
+        keys.setdefault("server_id", 1_000_000_000 + zlib.crc32(f"{topology}.{name}".encode()) % 2_000_000_000)
+    options = _NO_OPTIONS.get(spec.type, {})
+    if not spec.captures and spec.type == "syslog":
+        keys.pop("tables", None)
+    elif not spec.captures:
+        keys["tables"] = {_NONE_YET: options} if options else [_NONE_YET]
+    elif spec.type == "kafka":
+        keys["tables"] = {
+            table: {**one, **options} if isinstance(one, Mapping) else one or options
+            for table, one in spec.tables.items()
+        }
+    if spec.type != "sql" and keys.get("capture", "log") != "log":
+        raise UsageError(f"source {name}: agents cannot poll a source of type {spec.type}", "set capture: log")
     try:
         source = read_source(orjson.dumps(keys).decode(), name=name, file=f"configuration of {name}")
     except RecursionError as error:

@@ -19,6 +19,7 @@ class RequestType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     Control_PgSQLLogDec: _ClassVar[RequestType]
     Control_Kafka: _ClassVar[RequestType]
     Control_MSSQLClient: _ClassVar[RequestType]
+    Control_MaxScale: _ClassVar[RequestType]
     Data_Log: _ClassVar[RequestType]
     Control_Lease: _ClassVar[RequestType]
     Control_Report: _ClassVar[RequestType]
@@ -45,6 +46,7 @@ Control_PgSQLWal: RequestType
 Control_PgSQLLogDec: RequestType
 Control_Kafka: RequestType
 Control_MSSQLClient: RequestType
+Control_MaxScale: RequestType
 Data_Log: RequestType
 Control_Lease: RequestType
 Control_Report: RequestType

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
-from cdc.topology.topology import Source
+from cdc.topology.topology import Mirror, Source
 
 Applied = Literal["applied", "applying", "failed"]
 APPLIED: tuple[Applied, ...] = get_args(Applied)
@@ -72,5 +72,14 @@ def effective_hash(source: Source, key: bytes, accepted: Sequence[Any] = ()) -> 
         "dumps": source.dumps,
         **({"accepted": accepted} if accepted else {}),
         **({} if source.unrepresentable == "null" else {"unrepresentable": source.unrepresentable}),
+        **({} if source.poll is None else {"poll": dataclasses.asdict(source.poll)}),
+        **({} if source.mirror is None else {"mirror": _mirror(source.mirror)}),
     }
     return hmac.new(key, orjson.dumps(settings, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()[:16]
+
+
+def _mirror(mirror: Mirror) -> list[Any]:
+    by_table = sorted(
+        (str(table), topic, dict(mirror.columns.get(table, {}))) for table, topic in mirror.topics.items()
+    )
+    return [mirror.form, mirror.decimals, by_table]

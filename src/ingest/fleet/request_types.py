@@ -7,7 +7,7 @@ previous release do not, so the types that they send (`_FORMER`) are accepted fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from ingest.fleet.fleet_pb2 import (
@@ -16,6 +16,7 @@ from ingest.fleet.fleet_pb2 import (
     Control_Kafka,
     Control_Lease,
     Control_Map,
+    Control_MaxScale,
     Control_MSSQLClient,
     Control_MySQLBinlog,
     Control_MySQLClient,
@@ -32,13 +33,25 @@ from ingest.fleet.fleet_pb2 import (
 TYPED = "types"  # the feature of a peer that sets the type of every message
 PARTS = "checkpoint-parts"  # the feature of a gateway that accepts checkpoints in parts, and changes of checkpoints
 _MYSQL, _POSTGRES = frozenset({"mysql", "mariadb"}), frozenset({"postgresql"})
+# plugins that both capture a connection and read its catalog: polling needs only a client, and streams have no other
+_BOTH: Mapping[RequestType, frozenset[str]] = {
+    Control_Syslog: frozenset({"syslog"}), Control_Kafka: frozenset({"kafka"}),
+    Control_MSSQLClient: frozenset({"sql"}), Control_MaxScale: frozenset({"maxscale"}),
+}  # fmt: skip
 # plugins of an agent: the types of connections that each captures, and those whose catalog it reads
-CAPTURES: Mapping[RequestType, frozenset[str]] = {Control_MySQLBinlog: _MYSQL, Control_PgSQLLogDec: _POSTGRES}
-CATALOGS: Mapping[RequestType, frozenset[str]] = {Control_MySQLClient: _MYSQL, Control_PgSQLClient: _POSTGRES}
+CAPTURES: Mapping[RequestType, frozenset[str]] = {
+    Control_MySQLBinlog: _MYSQL, Control_PgSQLLogDec: _POSTGRES, **_BOTH,
+}  # fmt: skip
+CATALOGS: Mapping[RequestType, frozenset[str]] = {
+    Control_MySQLClient: _MYSQL, Control_PgSQLClient: _POSTGRES, **_BOTH,
+}  # fmt: skip
+_CATALOG = "catalog-"  # the feature of a gateway that accepts catalogs of one more type, with the type's number
+# what this version lists in its first message
+FEATURES = (TYPED, PARTS, *(f"{_CATALOG}{int(key)}" for key in CATALOGS if key != Control_MySQLClient))
 # An agent answers an assignment for a plugin that it lacks with a report. So these types are valid for `assign`.
 _SOURCES = (
     Control_MySQLBinlog, Control_MySQLClient, Control_Syslog, Control_PgSQLClient, Control_PgSQLWal,
-    Control_PgSQLLogDec, Control_Kafka, Control_MSSQLClient,
+    Control_PgSQLLogDec, Control_Kafka, Control_MSSQLClient, Control_MaxScale,
 )  # fmt: skip
 _TYPES: Mapping[str, tuple[RequestType, ...]] = {
     "hello": (Control_Config,), "ready": (Control_Config,), "heartbeat": (Control_Heartbeat,),
@@ -87,6 +100,15 @@ def capture_key(kind: str) -> RequestType:
 def catalog_key(kind: str) -> RequestType:
     """Return the type of the plugin that reads the catalog of a connection of type `kind`; else as `capture_key`."""
     return next((key for key, kinds in CATALOGS.items() if kind in kinds), None) or _no_plugin(kind)
+
+
+def accepts_catalog(features: Iterable[str], key: RequestType) -> bool:
+    """Return whether a gateway that lists `features` accepts catalogs of type `key`.
+
+    A gateway of the previous release lists none. It would end the stream of an agent that sends one of another type
+    than MySQL's.
+    """
+    return key == Control_MySQLClient or f"{_CATALOG}{int(key)}" in features
 
 
 def _no_plugin(kind: str) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.fleet.fleet_pb2 import Header, Hello, StreamRequest
-from ingest.fleet.request_types import PARTS, TYPED, typed
+from ingest.fleet.request_types import FEATURES, typed
 
 METHOD = "/tailorbird.fleet.v1.Fleet/Connect"
 SERVICE, RPC = METHOD.split("/")[1:]
@@ -36,5 +36,5 @@ GATEWAY_OPTIONS = (
 
 def hello(version: str, tenant: str = "", agent: str = "") -> StreamRequest:
     """Return the first message that either side sends."""
-    first = Hello(protocol=PROTOCOL, version=version, features=[TYPED, PARTS])
+    first = Hello(protocol=PROTOCOL, version=version, features=FEATURES)
     return typed(StreamRequest(header=Header(tenant=tenant, agent=agent), hello=first))

@@ -253,6 +253,9 @@ class FleetCommands:
             found = [table_named(one, table) for table in tables]
             if missing := [str(table) for table in found if not one.captures(table)]:
                 raise NotFound(f"{missing[0][:200]} is not captured", "tailorbird fleet sync start")
+            if one.is_only_reported:
+                what = f"source {source} is of type {one.type}: it has no tables to read"
+                raise UsageError(what, "its producer sends the rows again")
             names = [table.name for table in found]
             begin()
             self._sources.signal(source, "execute-snapshot", names, where)

@@ -14,11 +14,11 @@ import orjson
 
 from ingest.fleet.catalog import unpacked
 from ingest.fleet.fleet_pb2 import APPLIED as REPORTED_APPLIED
-from ingest.fleet.fleet_pb2 import APPLYING, Assign, MapPart, Progress, Report, StreamRequest, Withdraw
+from ingest.fleet.fleet_pb2 import APPLYING, Assign, MapPart, Progress, Report, RequestType, StreamRequest, Withdraw
 from ingest.fleet.fleet_pb2 import FAILED as REPORTED_FAILED
 from ingest.fleet.leases import Lease, Presence, claims
 from ingest.fleet.reported import Applied, SourceReport
-from ingest.fleet.request_types import capture_key
+from ingest.fleet.request_types import CATALOGS, capture_key, type_name
 from ingest.fleet.state import (
     FleetState,
     beat_record,
@@ -123,7 +123,7 @@ class Coordinator:
         if request.HasField("report"):
             self._report(connected, request.report)
         elif request.HasField("map_part"):
-            self._map(connected, request.map_part)
+            self._map(connected, request.map_part, request.type)
 
     def turn(self) -> None:
         """Compare the topic's state with the agents and act on it. Call it after changes of the topic, and about every
@@ -270,7 +270,7 @@ class Coordinator:
             return
         self._topic.send(reported_record(report))
 
-    def _map(self, connected: _ConnectedAgent, part: MapPart) -> None:
+    def _map(self, connected: _ConnectedAgent, part: MapPart, key: RequestType) -> None:
         agent, place = connected.agent_connection.agent.name, (part.connection, part.database)
         if part.gone:
             self._topic.send(map_over(agent, *place))
@@ -287,6 +287,12 @@ class Coordinator:
                 seen = unpacked(bytes(connected.parts.pop(place)), agent, part.connection)
             except (LookupError, TypeError, ValueError) as error:
                 self._refused(connected.agent_connection, "map", f"invalid catalog: {error!r}"[:200])
+                return
+            # an agent of the previous release sends no type of a plugin
+            if seen.type not in CATALOGS.get(key, (seen.type,)):
+                why = f"a catalog of type {seen.type} in a message of type {type_name(key)}"
+                self._refused(connected.agent_connection, "map", why)
+                connected.agent_connection.end(why)
             else:
                 self._topic.send(map_record(seen))
                 if seen.omitted:

@@ -20,8 +20,8 @@ from pathlib import Path
 import grpc
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
-from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, StreamRequest, Unsupported
-from ingest.fleet.request_types import PARTS, TYPED, plugin_key, type_name, typed
+from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, RequestType, StreamRequest, Unsupported
+from ingest.fleet.request_types import PARTS, TYPED, accepts_catalog, plugin_key, type_name, typed
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 from ingest.gateway_client.grpc_channel import MOST_BYTES, SessionChannel
 
@@ -101,6 +101,7 @@ class GrpcStream:
         self._numbers = itertools.count(1)
         self._greeted = threading.Event()
         self._takes_parts = False  # the gateway accepts checkpoints in parts
+        self._features: frozenset[str] = frozenset()
         self._former = True  # the gateway is of the previous release, which does not set every type
         self._ended: Retriable | None = None
         self._channel = grpc.secure_channel(address, credentials.channel(), options=AGENT_OPTIONS)
@@ -122,6 +123,10 @@ class GrpcStream:
     def open(self) -> bool:
         """Return whether the stream has not ended, so that session channels can be opened."""
         return self._ended is None
+
+    def accepts_catalog(self, key: RequestType) -> bool:
+        """Return whether the gateway accepts catalogs of type `key`. Only those of MySQL are accepted by all."""
+        return accepts_catalog(self._features, key)
 
     def report(self, request: StreamRequest) -> None:
         """Send a message that belongs to no session channel. Raises Retriable if the stream has ended.
@@ -209,6 +214,7 @@ class GrpcStream:
         if what == "hello":
             self._former = TYPED not in reply.hello.features
             self._takes_parts = PARTS in reply.hello.features
+            self._features = frozenset(reply.hello.features)
             if reply.hello.protocol != PROTOCOL:
                 self._end(Retriable(f"the gateway uses protocol {reply.hello.protocol}", "update the agent"))
             self._greeted.set()

@@ -18,9 +18,9 @@ from ingest.records.records import Recorder
 
 
 def kept_positions(topology: Topology, source: Source) -> list[Checkpoint]:
-    """Return the marks to which a capture can be set back, oldest first; none for PostgreSQL. A running capture is not
-    disturbed."""
-    if source.type == "postgresql":
+    """Return the marks to which a capture can be set back, oldest first; none for sources without a binary log. A
+    running capture is not disturbed."""
+    if _refusal(source) is not None:
         return []
     with _log(topology, source) as log:
         return marks_of(log.peek().history, source.name)
@@ -33,11 +33,11 @@ def set_back(
     nothing of the log from `place` on.
 
     Returns the mark. This is one Kafka transaction, which fences a running capture. Raises UsageError if no mark is old
-    enough, the capture has not reached the time or place, or the source is PostgreSQL.
+    enough, the capture has not reached the time or place, or the source has no binary log.
     """
-    if source.type == "postgresql":
-        what = f"source {source.name} is PostgreSQL: its slot has released the log before its position"
-        raise UsageError(what, "read its tables again: tailorbird snapshot, or tailorbird fleet dump")
+    refusal = _refusal(source)
+    if refusal is not None:
+        raise refusal
     now_ms = time.time() * 1000
     if ts_ms is not None and place is None:
         micros = round(ts_ms * 1000)
@@ -66,6 +66,21 @@ def set_back(
         log.restate(recorder.history(back.history.records))
         log.commit(back.checkpoint)
         return back.checkpoint
+
+
+def _refusal(source: Source) -> UsageError | None:
+    """Return why a source can never be set back; None if it can."""
+    again = "read its tables again: tailorbird snapshot, or tailorbird fleet dump"
+    if source.type == "postgresql":
+        return UsageError(
+            f"source {source.name} is PostgreSQL: its slot has released the log before its position", again
+        )
+    if source.poll is not None:
+        return UsageError(f"source {source.name} is polled: it has no log", again)
+    if source.is_only_reported:
+        what = f"source {source.name} is of type {source.type}, and its older positions are not stored"
+        return UsageError(what, "choose a source that is captured from its log")
+    return None
 
 
 def _held(known: Sequence[Checkpoint]) -> str:

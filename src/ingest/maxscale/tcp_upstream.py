@@ -13,6 +13,7 @@ import orjson
 
 from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.model.event import Position
+from cdc.model.filters import TableRule
 from cdc.model.schema import TableId
 from cdc.topology.topology import Source
 from ingest.capture.empty_chunks import StreamOnlySource
@@ -47,21 +48,25 @@ class UpstreamSource(StreamOnlySource):
         """
         tables: dict[tuple[str, str], TableDefinition] = {}
         for table, rule in self._rules.items():
-            with self._link(table, "") as link:
-                line = link.line()
-            try:
-                found = reads_reported(orjson.loads(line), rule).definition
-            except (ValueError, KeyError, TypeError) as error:
-                raise Fatal(
-                    f"{self._where(table)}: its stream does not begin with a schema: {error}",
-                    "check that the server is a MaxScale",
-                ) from error
+            found = self.described(table, rule)
             if lacking := [
                 name for name in rule.message_key_columns if name not in [column.name for column in found.columns]
             ]:
                 raise UsageError(f"{self._where(table)} has no column {lacking[0]}", "correct its message_key_columns")
             tables[table.database, table.table] = found
         return ServerTables(catalog=Catalog(tables=tables), dialect=Dialect(server="maxscale", version=0))
+
+    def described(self, table: TableId, rule: TableRule) -> TableDefinition:
+        """Return any table as the schema line at the begin of its stream describes it. Raises the errors of `seen`."""
+        with self._link(table, "") as link:
+            line = link.line()
+        try:
+            return reads_reported(orjson.loads(line), rule).definition
+        except (ValueError, KeyError, TypeError) as error:
+            raise Fatal(
+                f"{self._where(table)}: its stream does not begin with a schema: {error}",
+                "check that the server is a MaxScale",
+            ) from error
 
     @contextmanager
     def stream(self, checkpoint: Checkpoint, tables: Tables, *, busy: bool) -> Iterator[Stream]:

@@ -121,7 +121,7 @@ class TopicsSource(StreamOnlySource):
                 _Feed(consumer, self._settings, busy=busy), tables, self._mirrored, checkpoint,
                 starts={f"{part.topic}:{part.partition}": part.offset for part in starts},
                 form=self._mirror.form, decimals=self._mirror.decimals,
-                skipped=REPEATED.labels(self._settings.name).inc,
+                skipped=REPEATED.labels(self._settings.name).inc, withheld=self._settings.permitted is not None,
             )  # fmt: skip
 
     @contextmanager

@@ -58,6 +58,9 @@ class PartitionEnd(NamedTuple):
     offset: int
 
 
+_WITHHELD = "not a record of the topic's format; its content is withheld because of the policy of its host"
+
+
 class TopicFeed(Protocol):
     """Endless iterator over records of topics; it yields None when no record is waiting."""
 
@@ -102,7 +105,8 @@ class TopicEvents:
     """Iterator over the log events of one feed, from a checkpoint on.
 
     `starts` is the first offset of each partition, by `topic:partition`. `form` is the format of the records. `skipped`
-    is called for each repetition.
+    is called for each repetition. `withheld`: records that are not understood are published without
+    their content, because it may belong to a table of the topic that hides columns.
     """
 
     gtid_set = ""
@@ -110,6 +114,7 @@ class TopicEvents:
     def __init__(
         self, feed: TopicFeed, tables: Tables, mirrored: tuple[MirroredTable, ...], start: Checkpoint, *,
         starts: Mapping[str, int], form: str, decimals: str, skipped: Callable[[], object] = lambda: None,
+        withheld: bool = False,
     ) -> None:  # fmt: skip
         self._feed, self._tables, self._format, self._decimals = feed, tables, FORMATS[form], decimals
         self._by_topic: dict[str, list[MirroredTable]] = {}
@@ -122,7 +127,7 @@ class TopicEvents:
         self._read = sum(starts.values())
         self._known: dict[TableId, TableReads] = {}
         self._schemas: dict[TableId, bytes] = {}
-        self.repeated, self._skipped = 0, skipped
+        self.repeated, self._skipped, self._withheld = 0, skipped, withheld
 
     @property
     def place(self) -> tuple[str, int]:
@@ -231,13 +236,16 @@ class TopicEvents:
             old = {name: after.values.get(name) for name in key}
         return RowsLogged(table, operation, [(old, after)], plain, file, pos)
 
-    @staticmethod
-    def _refused(table: TableId, record: InputRecord, why: str) -> RowsLogged:
-        shown = {
-            name: None if data is None else data[:2000].decode(errors="replace")
-            for name, data in (("key", record.key), ("value", record.value))
-        }
-        image = RefusedImage(values=shown, why=why)
+    def _refused(self, table: TableId, record: InputRecord, why: str) -> RowsLogged:
+        shown = (
+            {}
+            if self._withheld
+            else {
+                name: None if data is None else data[:2000].decode(errors="replace")
+                for name, data in (("key", record.key), ("value", record.value))
+            }
+        )
+        image = RefusedImage(values=shown, why=_WITHHELD if self._withheld else why)
         return RowsLogged(table, "insert", [image], False, f"{record.topic}/{record.partition}", record.offset)
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from prometheus_client import Gauge
 
+from cdc.model.event import Position
 from cdc.model.extras import extras_named
 from cdc.model.polling import Poll
 from cdc.model.schema import TableId
@@ -51,6 +52,10 @@ class _Reports(PollObserver):
     def phase(self, what: str, **details: object) -> None:
         """Report the begin of a phase, such as the snapshot or the reading of the log. Implements `Observer`."""
         self._inner.phase(what, **details)
+
+    def resumed(self, position: Position) -> None:
+        """Report that polling begins; everything before `position` is committed. Implements `Observer`."""
+        self._inner.resumed(position)
 
     def committed(self, checkpoint: Checkpoint) -> None:
         """Report that everything up to the checkpoint is committed. Implements `Observer`."""

@@ -93,6 +93,7 @@ class PollSession:
         self._look_at_tables()
         self._recover(recovered.checkpoint)
         self.observer.phase("poll", tables=len(self._windows), sequence=self._sequence)
+        self.observer.resumed(Position(file="", pos=0, gtid_set="", sequence=self._sequence))
         while not self.stopped():
             began = self.clock()
             if began - looked >= self.look_again:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy import exc
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
-from cdc.model.filters import TableRule
+from cdc.model.filters import TableRule, shape_of
 from cdc.model.polling import Poll
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import Canonical
@@ -22,6 +23,7 @@ from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerp
 from ingest.poll.sql_keys import after_key, key_of, stored_key, unwalkable
 from ingest.poll.sql_types import column_type, is_zoned, not_a_cursor, reader_of
 
+_log = structlog.get_logger()
 # Queries for the server's clock, by dialect. Others use CURRENT_TIMESTAMP, perhaps in whole seconds (`window.SLACK`).
 _CLOCKS = {
     "sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",
@@ -31,22 +33,30 @@ _CLOCKS = {
 
 
 @contextmanager
-def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
-    """Open a reader for the block, and close its connection. Raises UsageError for a wrong URL or a missing driver."""
+def connected(source: Source) -> Iterator[sa.Connection]:
+    """Connect for the block. Raises UsageError for a wrong URL or a missing driver, Retriable if the database is
+    unavailable."""
     try:
         engine = sa.create_engine(source.url, isolation_level="AUTOCOMMIT")
     except (exc.ArgumentError, ImportError) as error:
         hint = "install the driver that the URL names" if isinstance(error, ImportError) else "correct `url:`"
         raise UsageError(f"source {source.name}: {error}", hint) from error
     try:
-        with _translated(source, "connect"):
+        with translated(source, "connect"):
             connection = engine.connect()
         try:
-            yield SqlReader(connection, source, poll)
+            yield connection
         finally:
             connection.close()
     finally:
         engine.dispose()
+
+
+@contextmanager
+def sql_reader(source: Source, poll: Poll) -> Iterator[SqlReader]:
+    """Open a reader for the block, and close its connection. Raises the errors of `connected`."""
+    with connected(source) as connection:
+        yield SqlReader(connection, source, poll)
 
 
 class SqlReader:
@@ -62,7 +72,7 @@ class SqlReader:
         visible. Implements `PollReader`."""
         found = {}
         for table in self._source.tables:
-            with _translated(self._source, f"read the columns of {table}"):
+            with translated(self._source, f"read the columns of {table}"):
                 try:
                     described = sa.Table(
                         table.table, sa.MetaData(), schema=table.database or None, autoload_with=self._connection
@@ -79,7 +89,7 @@ class SqlReader:
     def look(self, schema: TableSchema) -> Look:
         """Return the server's clock and the table's greatest cursor. Implements `PollReader`."""
         cursor = self._cursor_column(schema)
-        with _translated(self._source, f"poll {schema.table_id}"):
+        with translated(self._source, f"poll {schema.table_id}"):
             clock = self._connection.execute(self._clock(cursor)).scalar_one()
             newest = self._connection.execute(sa.select(sa.func.max(cursor))).scalar_one()
         at = dt.datetime.fromisoformat(clock) if isinstance(clock, str) else clock
@@ -91,20 +101,39 @@ class SqlReader:
         keys = [table.c[name] for name in schema.primary_key]
         statement = sa.select(*(table.c[column.name] for column in schema.columns))
         statement = statement.where(self._condition(ask, cursor, keys)).order_by(cursor, *keys).limit(ask.limit)
-        with _translated(self._source, f"poll {schema.table_id}"):
+        with translated(self._source, f"poll {schema.table_id}"):
             rows = [tuple(row) for row in self._connection.execute(statement)]
         names = [column.name for column in schema.columns]
         at, key_at = names.index(self._poll.cursor), [names.index(name) for name in schema.primary_key]
         readers = [(column.name, reader_of(column)) for column in schema.columns]
+        marked = self._fingerprints(schema)
         return [
             PolledRow(
                 cursor=self._cursor(row[at]),
                 key=tuple(row[i] for i in key_at),
-                fingerprint=fingerprint(row),
-                image=_image(readers, row),
+                fingerprint=marked(row, image),
+                image=image,
             )
-            for row in rows
+            for row, image in ((row, _image(readers, row)) for row in rows)
         ]
+
+    def _fingerprints(self, schema: TableSchema) -> Callable[[tuple[Any, ...], Image], bytes]:
+        """Return the function that hashes a row.
+
+        With a policy of the host, masked columns are masked before: hashes are part of the checkpoint, and a short
+        value could be guessed from one.
+        """
+        rule = self._source.rules.get(schema.table_id)
+        shape = None if rule is None or self._source.permitted is None or not rule.masks else shape_of(rule)
+        if shape is None:
+            return lambda row, image: fingerprint(row)
+
+        def masked(row: tuple[Any, ...], image: Image) -> bytes:
+            values = dict(image.values if isinstance(image, RefusedImage) else image)
+            shape(values)
+            return fingerprint(tuple(values.items()))
+
+        return masked
 
     def walk(
         self, schema: TableSchema, after: list[Any] | None, where: str, limit: int
@@ -115,11 +144,13 @@ class SqlReader:
         if why := unwalkable(keys, dialect):
             raise UsageError(f"the key of {schema.table_id} cannot be read page by page: {why}", "poll a view of it")
         statement = sa.select(*(table.c[column.name] for column in schema.columns))
+        if where and self._source.conditions is not None:  # it is part of a checkpoint, which may come from a gateway
+            where = self._source.conditions(schema.table_id, where)
         if where:  # not `sa.text`, which treats a colon as a parameter
             statement = statement.where(sa.literal_column(f"({where})"))
         if after is not None:
             statement = statement.where(after_key(keys, key_of(after), dialect))
-        with _translated(self._source, f"read {schema.table_id}"):
+        with translated(self._source, f"read {schema.table_id}"):
             rows = [tuple(row) for row in self._connection.execute(statement.order_by(*keys).limit(limit))]
         names = [column.name for column in schema.columns]
         readers = [(column.name, reader_of(column)) for column in schema.columns]
@@ -131,7 +162,7 @@ class SqlReader:
         cursor = self._cursor_column(schema)
         condition = self._condition(Ask(start=start, after=None, limit=limit), cursor, [])
         waiting = sa.select(sa.literal(1)).where(condition).select_from(self._tables[schema.table_id]).limit(limit)
-        with _translated(self._source, f"count the backlog of {schema.table_id}"):
+        with translated(self._source, f"count the backlog of {schema.table_id}"):
             counted = sa.select(sa.func.count()).select_from(waiting.subquery())
             return int(self._connection.execute(counted).scalar_one())
 
@@ -142,6 +173,9 @@ class SqlReader:
         rule = self._source.rules.get(table, TableRule(exact_case=True))
         if needed := {name for name in (*key, self._poll.cursor) if rule.leaves_out(name)}:
             raise UsageError(f"table {table}: {', '.join(needed)} cannot be ignored", "keys and cursors are required")
+        if self._source.permitted is not None and (needed := {name for name in key if rule.hides(name)}):
+            # the checkpoint contains keys
+            raise UsageError(f"table {table}: {min(needed)} is part of its key", "neither ignore nor mask it")
         shown = [column for column in described.columns if not rule.leaves_out(str(column.name))]
         left_out = tuple((str(c.name), str(c.type)) for c in shown if column_type(c.type) is None)
         if shut := {*key, self._poll.cursor} & {name for name, _ in left_out}:
@@ -214,21 +248,28 @@ def _image(readers: list[tuple[str, Callable[[Any], Canonical]]], row: tuple[Any
 
 
 @contextmanager
-def _translated(source: Source, doing: str) -> Iterator[None]:
+def translated(source: Source, doing: str) -> Iterator[None]:
     """Turn SQLAlchemy's errors into those of `cdc.model.errors`. Messages never contain the URL, which may have a
-    password."""
+    password. With a policy of the host they name only the kind of error: a driver's text may contain values."""
+
+    def why(error: BaseException) -> str:
+        text = str(getattr(error, "orig", None) or error) or type(error).__name__
+        if source.permitted is None:
+            return text
+        _log.warning("the database refused a query", source=source.name, doing=doing, why=text)
+        return f"{type(getattr(error, 'orig', None) or error).__name__}: see the log of the agent"
+
     try:
         yield
     except TailorbirdError:
         raise
     except OSError as error:  # some drivers do not wrap errors of their socket
-        raise Retriable(f"source {source.name}: {doing}: {str(error) or type(error).__name__}") from error
-    except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
-        raise Retriable(f"source {source.name}: {doing}: {getattr(error, 'orig', None) or error}") from error
-    except exc.ProgrammingError as error:  # a table or column was dropped after its schema was read
-        raise Retriable(f"source {source.name}: {doing}: {error.orig}") from error
+        raise Retriable(f"source {source.name}: {doing}: {why(error)}") from error
+    # a ProgrammingError: a table or column was dropped after its schema was read
+    except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError, exc.ProgrammingError) as error:
+        raise Retriable(f"source {source.name}: {doing}: {why(error)}") from error
     except exc.SQLAlchemyError as error:
-        raise Fatal(f"source {source.name}: {doing}: {error}") from error
+        raise Fatal(f"source {source.name}: {doing}: {why(error)}") from error
     except (ValueError, TypeError) as error:  # the driver cannot read a value, so the whole page is missing
         hint = "correct the value at the source, or poll a view without that column"
-        raise Fatal(f"source {source.name}: {doing}: {error}", hint) from error
+        raise Fatal(f"source {source.name}: {doing}: {why(error)}", hint) from error

@@ -7,6 +7,7 @@ START_REPLICATION would silently skip the gap. So this is checked first, and rai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.event import Position
@@ -23,6 +24,9 @@ _OLDEST = """SELECT 'pid ' || pid, usename, xact_start FROM pg_stat_activity WHE
 AND pid <> pg_backend_pid()
 UNION ALL SELECT 'prepared transaction ' || quote_literal(gid), owner, prepared FROM pg_prepared_xacts
 ORDER BY 3 LIMIT 1"""
+_PREFIX = "tailorbird_"
+_LONGEST = 63  # bytes of a name; those of topologies and sources are in ASCII
+_COUNT = f"SELECT count(*) FROM pg_replication_slots WHERE left(slot_name::text, 11) = '{_PREFIX}'"
 # seconds to wait for the end of transactions that ran when a slot was created, or a table's first chunk requested
 TIMEOUT = 60.0
 
@@ -54,8 +58,14 @@ class Names:
 
 
 def names_of(topology: str, source: Source) -> Names:
-    """Return the names in the topology; without them, both are derived from topology and source, within 63 bytes."""
-    own = f"tailorbird_{topology}_{source.name}"[:63]
+    """Return the names in the topology; without them, both are derived from topology and source, within 63 bytes.
+
+    A longer name ends in a hash, so that names with the same beginning stay distinct.
+    """
+    own = f"{_PREFIX}{topology}_{source.name}"
+    if len(own) > _LONGEST:
+        mark = blake2b(own.encode(), digest_size=4).hexdigest()
+        own = f"{own[: _LONGEST - len(mark) - 1]}_{mark}"
     return Names(slot=source.slot_name or own, publication=source.publication_name or own)
 
 
@@ -77,7 +87,8 @@ def slot_of(connection: PgConnection, source: Source, names: Names) -> SlotShown
 
 
 def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
-    """Create the slot if no usable one exists. Raises Retriable while open transactions prevent that."""
+    """Create the slot if no usable one exists. Raises Retriable while open transactions prevent that, and UsageError if
+    the server would then have more slots of Tailorbird than the policy of its host allows."""
     found = slot_of(connection, source, names)
     if found is not None and found.database not in ("", source.dbname):
         raise UsageError(
@@ -87,6 +98,8 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
         return
     if found is not None:
         _refuse_plugin(source, names, found)
+    if found is None:
+        _check_number(connection, source, names, further=1)
     with translated(source, f"make the replication slot {names.slot}"):
         if found is not None:
             connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
@@ -105,6 +118,26 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
             raise
         finally:
             connection.query("SET statement_timeout = 0")
+    try:
+        _check_number(connection, source, names, further=0)
+    except UsageError:  # another source has created one at the same time
+        connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
+        raise
+
+
+def _check_number(connection: PgConnection, source: Source, names: Names, *, further: int) -> None:
+    """Raise UsageError if the server had too many slots with `further` ones.
+
+    A gateway could otherwise assign and withdraw sources under other names until no replica can connect.
+    """
+    if source.most_slots is None:
+        return
+    with translated(source, "count the replication slots"):
+        number = int(connection.texts(_COUNT)[0][0])
+    if number + further > source.most_slots:
+        what = f"source {source.name}: the server has {number} slots of Tailorbird, so {names.slot} is not created"
+        remedy = "drop unused ones (pg_replication_slots), or raise limits: {slots: N} in the agent's policy"
+        raise UsageError(what, remedy)
 
 
 def _refuse_plugin(source: Source, names: Names, found: SlotShown) -> None:

@@ -74,7 +74,7 @@ def test_the_server_is_the_policys() -> None:
     for old, new, why in (
         ("    dbname: billing\n", "", "key dbname is missing"),
         ("type: postgresql", "type: mysql", "unknown key dbname"),
-        ("type: postgresql", "type: kafka", "one of mysql, mariadb, postgresql"),
+        ("type: postgresql", "type: oracle", "one of mysql, mariadb, postgresql"),
     ):
         with pytest.raises(TopologyError, match=why):
             run({"tables": ["invoices"]}, POLICY.replace(old, new))

@@ -15,6 +15,8 @@ from ingest.fleet.catalog import DatabaseSeen, TableSeen, packed
 from ingest.fleet.desired import DesiredSource, SourceSpec
 from ingest.fleet.fleet_pb2 import (
     FAILED,
+    Control_MaxScale,
+    Control_MSSQLClient,
     Control_MySQLBinlog,
     Control_PgSQLLogDec,
     MapPart,
@@ -336,6 +338,21 @@ def test_reports_and_catalogs_of_agents_are_stored() -> None:
     stranger = agent_connection("a1")
     coordinator.heard(stranger, StreamRequest(map_part=MapPart(connection="db", database="d", content=b"x", last=True)))
     assert there.ended == "", "messages of an unregistered stream are ignored"
+
+
+def test_a_catalog_under_another_type_is_refused() -> None:
+    """It is audited, and ends the stream of its agent."""
+    world = World("g1")
+    there, coordinator = agent_connection("a1"), world.stewards["g1"]
+    coordinator.joined(there, {}, "1")
+    for kind, key in (("sql", Control_MSSQLClient), ("maxscale", Control_MaxScale), ("kafka", Control_MSSQLClient)):
+        content = packed(DatabaseSeen(agent="a1", connection="db", database=kind, tables=(), type=kind))
+        part = MapPart(connection="db", database=kind, content=content, last=True)
+        coordinator.heard(there, StreamRequest(type=key, map_part=part))
+    assert [database for _, _, database in world.topic.state.maps] == ["sql", "maxscale"]
+    why = "a catalog of type kafka in a message of type Control_MSSQLClient (17)"
+    assert there.ended == why
+    assert [line["why"] for line in world.audit.lines if line["outcome"] == "refused"] == [why]
 
 
 def test_databases_that_an_agent_must_no_longer_report_are_removed() -> None:

@@ -45,7 +45,7 @@ def test_the_type_of_a_source_chooses_its_keys() -> None:
         spec_of({**said, "server_id": 7}, "t", "shop")
     with pytest.raises(TailorbirdError, match="replica_identity"):
         spec_of({**GOOD, "replica_identity": "full"}, "t", "shop")
-    unknown: tuple[object, ...] = ("kafka", "sql", None, 5, [], {})
+    unknown: tuple[object, ...] = ("oracle", "", None, 5, [], {})
     for other in unknown:
         with pytest.raises(TailorbirdError, match="agents capture no source of type"):
             spec_of({**GOOD, "type": other}, "t", "shop")

@@ -43,5 +43,5 @@ def test_reserved_numbers_are_kept() -> None:
     assert {name: number for name, number in kept.items() if number < 100} == {
         "Control_Config": 0, "Control_Heartbeat": 1, "Control_MySQLClient": 10, "Control_MySQLBinlog": 11,
         "Control_Syslog": 12, "Control_PgSQLClient": 13, "Control_PgSQLWal": 14, "Control_PgSQLLogDec": 15,
-        "Control_Kafka": 16, "Control_MSSQLClient": 17,
+        "Control_Kafka": 16, "Control_MSSQLClient": 17, "Control_MaxScale": 18,
     }  # fmt: skip

@@ -10,12 +10,16 @@ import pytest
 from ingest.fleet import fleet_pb2
 from ingest.fleet.fleet_pb2 import (
     Control_Config,
+    Control_Kafka,
     Control_Lease,
     Control_Map,
+    Control_MaxScale,
+    Control_MSSQLClient,
     Control_MySQLBinlog,
     Control_MySQLClient,
     Control_PgSQLClient,
     Control_PgSQLLogDec,
+    Control_PgSQLWal,
     Control_Syslog,
     Data_Log,
     LogCall,
@@ -25,6 +29,7 @@ from ingest.fleet.fleet_pb2 import (
 )
 from ingest.fleet.request_types import (
     CATALOGS,
+    accepts_catalog,
     capture_key,
     catalog_key,
     no_capture_reason,
@@ -35,7 +40,7 @@ from ingest.fleet.request_types import (
 from ingest.fleet.wire import hello
 
 PAYLOADS = [field.name for field in fleet_pb2.StreamRequest.DESCRIPTOR.oneofs_by_name["payload"].fields]
-SOURCES = frozenset(range(10, 18))
+SOURCES = frozenset(range(10, 19))
 
 
 def of(payload: str, key: int = 0) -> StreamRequest:
@@ -84,7 +89,15 @@ def test_a_type_is_kept_if_it_is_possible() -> None:
     assert typed(StreamRequest(type=Control_Map, unsupported=Unsupported(type=Control_Map))).type == Control_Map
     assert typed(StreamRequest(type=Control_Map, log_call=LogCall())).type == Data_Log
     assert typed(StreamRequest(type=Control_Map)).type == Control_Map
-    assert list(hello("1").hello.features) == ["types", "checkpoint-parts"]
+    features = ["types", "checkpoint-parts", "catalog-13", "catalog-12", "catalog-16", "catalog-17", "catalog-18"]
+    assert list(hello("1").hello.features) == features
+
+
+def test_a_gateway_lists_the_catalogs_that_it_accepts() -> None:
+    """One of the previous release accepts only those of MySQL, and would end the stream for another."""
+    assert [key for key in CATALOGS if accepts_catalog([], key)] == [Control_MySQLClient]
+    assert all(accepts_catalog(hello("1").hello.features, key) for key in CATALOGS)
+    assert not accepts_catalog(["types", "catalog-1"], Control_PgSQLClient)
 
 
 def test_a_plugin_captures_its_own_kind() -> None:
@@ -97,11 +110,20 @@ def test_a_plugin_captures_its_own_kind() -> None:
     assert no_capture_reason(Control_PgSQLLogDec, "mysql") == (
         "plugin Control_PgSQLLogDec (15) cannot capture a connection of type mysql"
     )
-    assert no_capture_reason(Control_Syslog, "mysql") == (
-        "this agent has no plugin Control_Syslog (12): it captures Control_MySQLBinlog (11), Control_PgSQLLogDec (15)"
+    for key, kind in (
+        (Control_Syslog, "syslog"),
+        (Control_Kafka, "kafka"),
+        (Control_MSSQLClient, "sql"),
+        (Control_MaxScale, "maxscale"),
+    ):
+        assert (no_capture_reason(key, kind), capture_key(kind), catalog_key(kind)) == ("", key, key)
+        assert f"({key}) cannot capture a connection of type mysql" in no_capture_reason(key, "mysql")
+    # its log contains pages, not rows (ADR 83)
+    assert no_capture_reason(Control_PgSQLWal, "postgresql").startswith(
+        "this agent has no plugin Control_PgSQLWal (14)"
     )
     assert (capture_key("mariadb"), catalog_key("mariadb")) == (Control_MySQLBinlog, Control_MySQLClient)
     assert (capture_key("postgresql"), catalog_key("postgresql")) == (Control_PgSQLLogDec, Control_PgSQLClient)
-    with pytest.raises(LookupError, match="connections of type kafka"):
-        capture_key("kafka")
+    with pytest.raises(LookupError, match="connections of type oracle"):
+        capture_key("oracle")
     assert type_name(999) == "999"

@@ -61,7 +61,7 @@ def test_what_is_written_is_read() -> None:
     assert state.captured("a1", "db") == {"s": SPEC}
     postgres = replace(SEEN, type="postgresql")
     assert folded(state, [map_record(postgres)]).maps == {("a1", "db", "shop"): postgres}
-    strange = folded(state, [map_record(replace(SEEN, type="kafka"))])
+    strange = folded(state, [map_record(replace(SEEN, type="oracle"))])
     assert (strange.maps, strange.strange) == (state.maps, 1)
     assert state.captured("a2", "db") == {}
 

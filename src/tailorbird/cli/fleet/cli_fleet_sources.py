@@ -72,7 +72,7 @@ def add_source(
         str | None, typer.Option("--connection", help="Connection name in the agent's policy.")
     ] = None,
     database: Annotated[str | None, typer.Option("--database", help="Default database of table names.")] = None,
-    kind: Annotated[str | None, typer.Option("--type", help="mysql (default), mariadb or postgresql.")] = None,
+    kind: Annotated[str | None, typer.Option("--type", help="The type as in a topology. Default: mysql.")] = None,
     table: Annotated[list[str] | None, typer.Option("--table", help="A table to capture. May be repeated.")] = None,
     keys: Keys = None,
     file: Annotated[Path | None, typer.Option("--file", help="Initial configuration, YAML or JSON.")] = None,

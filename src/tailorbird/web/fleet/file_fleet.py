@@ -1,13 +1,13 @@
 """Create a local fleet for a topology in a folder: an authority, a gateway, and an agent with a policy per source.
 
-Sources that agents cannot capture, such as topics and polled tables, have none.
+MySQL and MariaDB tables that are polled have none: agents read their log.
 It serves the demo and first trials. All keys are in one folder, which a fleet of several machines must avoid."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import yaml
 
 from cdc.model.errors import UsageError
 from cdc.topology.topology import Source, Topology
-from ingest.fleet.desired import LOCAL, TYPES
+from ingest.fleet.desired import LOCAL, TOPIC
 from ingest.fleet.identity import FleetIdentity
 from tailorbird.web.fleet.file_ca import init, issue
 
@@ -80,33 +80,66 @@ def agent_of(source: str) -> str:
 
 
 def _has_agent(source: Source) -> bool:
-    return source.type in TYPES and source.poll is None
+    return source.type == "sql" or source.poll is None
 
 
 def policy_of(source: Source) -> dict[str, Any]:
     """Return a policy that allows what the topology captures: all tables of the source's databases, with snapshots,
-    and its replication id.
+    its replication id and its interval.
 
     Raises UsageError for a source that agents cannot capture."""
     if not _has_agent(source):
         what = f"source {source.name} has no log that agents read"
-        raise UsageError(what, "agents capture MySQL, MariaDB and PostgreSQL by their logs")
-    connection = {
-        "type": source.type, "hostname": source.hostname, "port": source.port, "username": source.username,
-        "password": source.password, **source.tls.settings(), **({"dbname": source.dbname} if source.dbname else {}),
-        "databases": dict.fromkeys(sorted(source.databases), "all"),
+        raise UsageError(what, "use `type: sql` with its URL: agents read the log of MySQL and MariaDB")
+    connection: dict[str, Any] = {
+        "type": source.type, **_address(source), "databases": dict.fromkeys(sorted(source.databases), "all"),
     }  # fmt: skip
+    if source.mirror is not None:
+        topics = {table: {"topic": topic} for table, topic in source.mirror.topics.items()}
+        connection["databases"] = {
+            database: {"tables": {table.table: one for table, one in topics.items() if table.database == database}}
+            for database in sorted({table.database for table in topics})
+        }
     locks = source.snapshot_locking_mode != "none"
-    limits = {"server_ids": f"{source.server_id}-{source.server_id}"} if source.server_id else {}
+    limits: dict[str, Any] = {"server_ids": f"{source.server_id}-{source.server_id}"} if source.server_id else {}
+    if source.poll is not None:
+        limits["poll_interval_ms"] = max(1, int(source.poll.interval * 1000))
     return {
         "dumps": True, "locks": locks, "limits": limits, "connections": {source.name.replace("_", "-"): connection},
     }  # fmt: skip
 
 
-def declared_sources(topology: Topology) -> dict[str, dict[str, Any]]:
-    """Return each source's configuration in the topology's file, without address, login and agent."""
-    reported = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
+def _address(source: Source) -> dict[str, Any]:
+    """Return the address of a source as keys of a policy's connection."""
+    if source.url:
+        return {"url": source.url}
+    if source.listen is not None:
+        udp, tcp = (f"{one[0]}:{one[1]}" if one else None for one in (source.listen.udp, source.listen.tcp))
+        given = {"udp": udp, "tcp": tcp, "unix": source.listen.unix or None}
+        return {"listen": {key: value for key, value in given.items() if value}}
+    if source.mirror is not None:
+        brokers = source.mirror.brokers
+        security = asdict(brokers.security) if brokers.security is not None else {}
+        given = {key: value for key, value in security.items() if value is not None}
+        shown = {"bootstrap_servers": brokers.servers, "format": source.mirror.form}
+        return {**shown, **({"security": given} if given else {})}
     return {
+        "hostname": source.hostname, "port": source.port, "username": source.username, "password": source.password,
+        **source.tls.settings(), **({"dbname": source.dbname} if source.dbname else {}),
+    }  # fmt: skip
+
+
+def declared_sources(topology: Topology) -> dict[str, dict[str, Any]]:
+    """Return each source's configuration in the topology's file, without address, login, topics and agent."""
+    reported = yaml.safe_load(Path(topology.file).read_text(encoding="utf-8"))["sources"]
+    found = {
         name: {key: value for key, value in one.items() if key not in {*LOCAL, "agent"}}
         for name, one in reported.items()
     }
+    for one in found.values():
+        if one.get("type") == "kafka":
+            one["tables"] = {
+                table: {key: value for key, value in options.items() if key != TOPIC}
+                for table, options in one["tables"].items()
+            }
+    return found

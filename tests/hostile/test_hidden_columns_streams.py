@@ -1,0 +1,115 @@
+"""Syslog and MaxScale behind an agent whose gateway is hostile: hidden columns leave neither in rows nor in dead-letter
+records."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.model.event import Position
+from cdc.model.schema import TableId
+from ingest.agent.catalogs import seen
+from ingest.agent.grpc_agent import FleetAgent
+from ingest.agent.policy_reader import read_policy
+from ingest.agent.run_agent import captured
+from ingest.ddl.catalog import Catalog
+from ingest.ddl.dialect import Dialect
+from ingest.events.log_events import RefusedImage, RowsLogged
+from ingest.events.tables import Tables
+from ingest.fleet.fleet_pb2 import Control_MaxScale, Control_Syslog, RequestType
+from ingest.mirror.topics import InputRecord, MirroredTable, TopicEvents
+from ingest.records.capture_interfaces import Checkpoint
+from tests.hostile.hostile_gateway import HostileGateway, Lies, attending, wait_until
+from tests.hostile.policed import leaked
+from tests.hostile.test_hostile_gateway import quiet
+from tests.support.cdc_served import served
+from tests.support.changes_made import MemoryChanges, SourceLog, schema_of
+
+pytestmark = pytest.mark.timeout(60)
+POLICY = """
+dumps: false
+connections:
+  logs:
+    type: syslog
+    listen: {{unix: {path}}}
+    databases: {{logs: {{tables: {{messages: {{mask: {{text: truncate(6)}}, ignored_columns: [host]}}}}}}}}
+  old:
+    type: maxscale
+    hostname: 127.0.0.1
+    port: {port}
+    username: foobar
+    password: foopasswd
+    databases: {{d: {{tables: {{t: {{ignored_columns: [pin], mask: {{mail: redact}}}}}}}}}}
+"""
+SECRETS = [f"{kind}SECRET{number}" for kind in ("pin", "mail", "host", "text") for number in range(5)]
+
+
+def assign(gateway: HostileGateway, key: RequestType, name: str, database: str, tables: dict[str, Any]) -> Lies:
+    kind = {Control_Syslog: "syslog", Control_MaxScale: "maxscale"}[key]
+    spec = {"agents": ["a1"], "connection": name, "type": kind, "database": database, "tables": tables}
+    return gateway.assign(name, spec, key=key)
+
+
+def test_hidden_columns_of_streams_stay_on_the_host(gateway: HostileGateway, folder: Path, tmp_path: Path) -> None:
+    """Messages that are no syslog could contain anything, so their dead-letter records have no content."""
+    quiet()
+    log, path = MemoryChanges(), tmp_path / "log"
+    source = SourceLog(log)
+    source.columns(schema_of(name="varchar(20)", pin="varchar(20)", mail="varchar(20)"))
+
+    def write(number: int) -> None:
+        row = {"id": number, "name": f"n{number}", "pin": f"pinSECRET{number}", "mail": f"mailSECRET{number}"}
+        source.transaction(("c", None, row))
+        source.transaction(("u", row, {**row, "pin": f"pinSECRET{number + 1}"}))
+        source.commit()
+
+    def send(text: str) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            one.connect(str(path))
+            one.send(text.encode())
+
+    write(1)
+    with served(log) as server:
+        policy = read_policy(
+            POLICY.format(path=path, port=server.address[1]), file="policy.yml", environ={}, content=str
+        )
+        with attending(FleetAgent("a1", policy, captured, seen), gateway, folder):
+            tables = assign(gateway, Control_MaxScale, "old", "d", {"t": {"message_key_columns": ["id"]}})
+            messages = assign(gateway, Control_Syslog, "logs", "logs", {"messages": {}})
+            assert wait_until(path.exists, 30)
+            send("<13>1 2026-01-01T00:00:00Z hostSECRET1 app 1 - - plain textSECRET1")
+            send("no syslog textSECRET2")
+            send("<13>1 2026-01-01T00:00:00Z hostSECRET1 last 1 - - plain textSECRET3")
+            assert wait_until(lambda: b"last" in messages.frames, 30), [str(one) for one in messages.reports]
+            assert wait_until(lambda: b"n1" in tables.frames, 30), [str(one) for one in tables.reports]
+            write(2)
+            server.notify()
+            assert wait_until(lambda: b"n2" in tables.frames, 30)
+            assert wait_until(lambda: messages.commits > 0 and tables.commits > 1, 30)
+            assert wait_until(lambda: b"severity" in bytes(gateway.heard), 30), "nothing is mapped"
+    assert b"content is withheld" in messages.frames
+    assert b'"text":"plain "' in messages.frames
+    assert b'"mail":"***"' in tables.frames
+    with gateway.lock:
+        sent = bytes(gateway.heard) + b"".join(bytes(one.heard + one.frames) for one in (tables, messages))
+    assert not leaked(sent, SECRETS)
+
+
+@pytest.mark.parametrize("withheld", [True, False])
+def test_records_that_are_not_understood_are_withheld(withheld: bool) -> None:
+    """They may belong to another table of their topic, which hides columns."""
+    record = InputRecord("t", 0, 5, b"1", b'{"mail": "mailSECRET1"', 0)
+    one = MirroredTable(table=TableId(source="s", database="d", table="t"), topic="t", columns=(("id", "bigint"),))
+    position = Position(file="topics", pos=0, gtid_set="", sequence=0)
+    tables = Tables("s", frozenset({"d"}), lambda *_: True, Dialect(server="kafka", version=0), "utf8mb4")
+    tables.catalog = Catalog()
+    events = TopicEvents(
+        [record], tables, (one,), Checkpoint(position=position, snapshot="done", ts_ms=0), starts={"t:0": 5},
+        form="debezium", decimals="string", withheld=withheld,
+    )  # fmt: skip
+    [image] = [image for event in events if isinstance(event, RowsLogged) for image in event.rows]
+    assert isinstance(image, RefusedImage)
+    assert ("SECRET" in str(image.values) + image.why) is not withheld
