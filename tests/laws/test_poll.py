@@ -138,6 +138,9 @@ class Database:
         images = [row_of(self.rows[key][0], key, self.rows[key][1]).image for key in keys]
         return images, [keys[-1]] if len(keys) == limit else None
 
+    def unassigned(self, schema: TableSchema, limit: int) -> int:
+        return 0
+
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         waiting = [cursor for cursor, _ in self.rows.values() if start is None or cursor >= start]
         return min(len(waiting), limit)

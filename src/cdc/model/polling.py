@@ -15,12 +15,13 @@ class PollAlarms:
 
     `since_success`: seconds since all tables were polled without an error. `backlog`: rows after the last published
     one. `behind`: how far the last published cursor is behind the greatest one: in seconds, or with
-    `mode: feed` as a difference of numbers.
+    `mode: feed` as a difference of numbers. `unassigned`: rows of a feed without a number.
     """
 
     since_success: float | None = None
     backlog: int | None = None
     behind: float | None = None
+    unassigned: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

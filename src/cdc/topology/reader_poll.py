@@ -33,6 +33,9 @@ def _alarms(s: Section, mode: PollMode) -> PollAlarms:
         since_success=s.take("alarm_since_success", Value.duration, seconds),
         backlog=s.take("alarm_backlog", lambda v: v.number(0, BACKLOG_LIMIT - 1), rows),
         behind=s.take("alarm_behind", Value.duration if mode == "updated_at" else _numbers, seconds),
+        unassigned=s.take("alarm_unassigned", lambda v: v.number(0, BACKLOG_LIMIT - 1), rows)
+        if mode == "feed"
+        else None,
     )
 
 

@@ -29,9 +29,9 @@ def seen(local: LocalConnection, agent: str) -> Iterator[DatabaseSeen]:
 
         return sql_catalog.seen(local, agent)
     if local.is_stream:
-        from ingest.agent import stream_catalog
+        from ingest.agent import tcp_stream_catalog
 
-        return stream_catalog.seen(local, agent)
+        return tcp_stream_catalog.seen(local, agent)
     from ingest.agent import mysql_catalog
 
     return mysql_catalog.seen(local, agent)
@@ -52,9 +52,9 @@ def databases_of(local: LocalConnection) -> Iterator[ServerDatabase]:
 
         return sql_catalog.databases_of(local)
     if local.is_stream:
-        from ingest.agent import stream_catalog
+        from ingest.agent import tcp_stream_catalog
 
-        return stream_catalog.databases_of(local)
+        return tcp_stream_catalog.databases_of(local)
     from ingest.agent import mysql_catalog
 
     return mysql_catalog.databases_of(local)

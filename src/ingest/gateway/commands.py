@@ -254,12 +254,10 @@ class FleetCommands:
             if missing := [str(table) for table in found if not one.captures(table)]:
                 raise NotFound(f"{missing[0][:200]} is not captured", "tailorbird fleet sync start")
             if one.is_only_reported:
-                what = f"source {source} is of type {one.type}: it has no tables to read"
-                raise UsageError(what, "its producer sends the rows again")
-            names = [table.name for table in found]
+                raise UsageError(f"source {source} is a stream: it has no tables to read", "send the rows again")
             begin()
-            self._sources.signal(source, "execute-snapshot", names, where)
-            return {"source": source, "tables": names}
+            self._sources.signal(source, "execute-snapshot", [table.name for table in found], where)
+            return {"source": source, "tables": [table.name for table in found]}
 
         return self._done(who, "dump", source, {"tables": list(tables), "where": where}, do)
 

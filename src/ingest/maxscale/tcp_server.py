@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
-from prometheus_client import Counter, Gauge
 
 from cdc.formats.avro import avro_is_installed
 from cdc.formats.maxscale import parse_number
@@ -51,12 +50,9 @@ from ingest.maxscale.conversation import (
 )
 from ingest.maxscale.delivery import UNLOGGED, Gate, Piece
 from ingest.maxscale.tcp_batches import SharedReads
+from ingest.maxscale.tcp_statistics import CLIENTS, CONNECTIONS, REFUSED, SENT, STALLED, delivered, requested
 from ingest.maxscale.users import is_right
 
-CLIENTS = Gauge("tailorbird_maxscale_clients", "Open connections")
-SENT = Counter("tailorbird_maxscale_sent_bytes", "Bytes of schemas and rows sent to clients")
-REFUSED = Counter("tailorbird_maxscale_refused", "Connections ended by the server", ["why"])
-STALLED = Counter("tailorbird_maxscale_stalls", "Times that a client read nothing for a second")
 _QUIET = 0.05  # seconds after which a request without a line end is complete
 _WINDOW = 64 * 1024
 _log = structlog.get_logger()
@@ -107,6 +103,7 @@ class CdcServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = str(writer.get_extra_info("peername")[0])
         self._open.add(writer)
+        CONNECTIONS.inc()
         CLIENTS.set(len(self._open))
         writer.transport.set_write_buffer_limits(high=_WINDOW)
         client = _Client(self, reader, writer, address)
@@ -186,6 +183,7 @@ class _Client:
 
     async def _answer(self, request: Request) -> bool:
         """Execute a request. Returns False if the connection must be closed."""
+        requested(request)
         match request:
             case LoginRequest():
                 if not await self._server.admit(self._address, request):
@@ -273,6 +271,8 @@ class _Client:
                         continue
                     shared = await self._reads.read(found.table, at.next)
                     pause = 0.5
+                    if shared.batch.changes:
+                        delivered(shared.batch.changes[-1].event)
                 except Retriable as error:
                     _log.warning("waiting", address=self._address, why=str(error), seconds=pause)
                     await asyncio.sleep(pause)

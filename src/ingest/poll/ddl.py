@@ -6,6 +6,7 @@ from cdc.model.errors import UsageError
 from cdc.model.polling import Poll
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
+from ingest.poll.feed_ddl import counters, triggers
 
 Dialect = str
 DIALECTS = ("mysql", "mariadb", "postgresql", "sqlite")
@@ -47,7 +48,8 @@ def remedy(source: Source, table: TableId, poll: Poll) -> str:
 
 
 def statements(dialect: Dialect, table: TableId, poll: Poll) -> list[str]:
-    """Return the statements, without semicolons, that add cursor column and index.
+    """Return the statements, without semicolons, that add cursor column and index; for a feed also the trigger and the
+    counters of `tailorbird poll assign`.
 
     Raises UsageError for a dialect for which no DDL is known.
     """
@@ -56,9 +58,10 @@ def statements(dialect: Dialect, table: TableId, poll: Poll) -> list[str]:
             f"no DDL is known for {dialect}",
             f"set {poll.cursor} in every INSERT and UPDATE of {table}, and index it; known: {', '.join(DIALECTS)}",
         )
-    if dialect in ("mysql", "mariadb"):
-        return [_mysql(table, poll)]
-    return _others(dialect, table, poll)
+    made = [_mysql(table, poll)] if dialect in ("mysql", "mariadb") else _others(dialect, table, poll)
+    if poll.mode != "feed":
+        return made
+    return [*made, *triggers(dialect, table, poll.cursor), *counters(dialect, table)]
 
 
 def _mysql(table: TableId, poll: Poll) -> str:

@@ -92,6 +92,13 @@ class MySqlReader:
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         """Implements `PollReader.backlog`."""
         condition, arguments = self._condition(Ask(start=start, after=None, limit=limit), quoted(self._poll.cursor), [])
+        return self._counted(schema, condition, arguments, limit)
+
+    def unassigned(self, schema: TableSchema, limit: int) -> int:
+        """Implements `PollReader.unassigned`."""
+        return self._counted(schema, f"{quoted(self._poll.cursor)} IS NULL", [], limit)
+
+    def _counted(self, schema: TableSchema, condition: str, arguments: list[object], limit: int) -> int:
         sql = f"SELECT COUNT(*) FROM (SELECT 1 FROM {_name(schema)} WHERE {condition} LIMIT {limit}) counted"
         with translated(self._source, f"count the backlog of {schema.table_id}"):
             ((count,),) = self._query(sql, arguments)

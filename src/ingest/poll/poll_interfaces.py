@@ -86,6 +86,9 @@ class PollReader(Protocol):
         """Return the number of rows with a cursor ≥ `start`, counting to at most `limit`, so that the query is
         cheap."""
 
+    def unassigned(self, schema: TableSchema, limit: int) -> int:
+        """Return the number of rows whose cursor is NULL, counted likewise. In a feed they wait for a number."""
+
 
 def fingerprint(values: tuple[object, ...]) -> bytes:
     """Return a hash (16 bytes) of a row's values as the driver returns them."""

@@ -73,12 +73,13 @@ class _Reports(PollObserver):
         """Report the number of rows read so far of each table whose snapshot is running. Implements `Observer`."""
         self._inner.snapshot(rows)
 
-    def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:
+    def polled(self, table: TableId, *, backlog: int, lag: int | None, unassigned: int | None = None) -> None:
         """Set the metrics of a table (backlog and lag), and the lag of the source."""
         BACKLOG.labels(self._source.name, str(table)).set(backlog)
         behind = 0.0 if lag is None else max(0, lag) / self._unit
         BEHIND.labels(self._source.name, str(table)).set(behind)
         self._progress.tables[table.name] = backlog, behind
+        self._progress.unassigned[table.name] = unassigned or 0
         if self._unit != 1.0:
             self._inner.lag(behind)
 

@@ -32,11 +32,11 @@ FORMAT = 1
 class PollObserver(Observer):
     """Receives further reports of a polling session. The base class ignores them."""
 
-    def polled(self, table: TableId, *, backlog: int, lag: int | None) -> None:
+    def polled(self, table: TableId, *, backlog: int, lag: int | None, unassigned: int | None = None) -> None:
         """Report the begin of a poll of one table: the number of rows to read (at most BACKLOG_LIMIT) and the lag.
 
         `lag` is the table's greatest cursor minus the greatest published one: microseconds, or a number for a feed. It
-        is None for an empty table.
+        is None for an empty table. `unassigned` is the number of rows of a feed without a number; None if unknown.
         """
 
     def cycle(self) -> None:
@@ -192,7 +192,10 @@ class PollSession:
         start = None if window.reached is None else window.reached + 1
         waiting = self.reader.backlog(schema, start, BACKLOG_LIMIT)
         lag = look.newest - window.reached if look.newest is not None and window.reached is not None else None
-        self.observer.polled(table, backlog=waiting, lag=lag)
+        unassigned = None
+        if self.poll.alarms.unassigned is not None:  # one more query, so only if someone wants to know
+            unassigned = self.reader.unassigned(schema, BACKLOG_LIMIT)
+        self.observer.polled(table, backlog=waiting, lag=lag, unassigned=unassigned)
         steps = window.steps
         window.begin(look, int(self.clock() * 1e6))
         if window.steps > steps:

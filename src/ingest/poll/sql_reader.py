@@ -33,11 +33,14 @@ _CLOCKS = {
 
 
 @contextmanager
-def connected(source: Source) -> Iterator[sa.Connection]:
-    """Connect for the block. Raises UsageError for a wrong URL or a missing driver, Retriable if the database is
-    unavailable."""
+def connected(source: Source, isolation: str | None = "AUTOCOMMIT") -> Iterator[sa.Connection]:
+    """Connect for the block. `isolation` None: with transactions, at the database's default level.
+
+    Raises UsageError for a wrong URL or a missing driver, Retriable if the database is unavailable.
+    """
     try:
-        engine = sa.create_engine(source.url, isolation_level="AUTOCOMMIT")
+        level: dict[str, Any] = {} if isolation is None else {"isolation_level": isolation}
+        engine = sa.create_engine(source.url, **level)
     except (exc.ArgumentError, ImportError) as error:
         hint = "install the driver that the URL names" if isinstance(error, ImportError) else "correct `url:`"
         raise UsageError(f"source {source.name}: {error}", hint) from error
@@ -160,7 +163,13 @@ class SqlReader:
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         """Implements `PollReader.backlog`."""
         cursor = self._cursor_column(schema)
-        condition = self._condition(Ask(start=start, after=None, limit=limit), cursor, [])
+        return self._counted(schema, self._condition(Ask(start=start, after=None, limit=limit), cursor, []), limit)
+
+    def unassigned(self, schema: TableSchema, limit: int) -> int:
+        """Implements `PollReader.unassigned`."""
+        return self._counted(schema, self._cursor_column(schema).is_(None), limit)
+
+    def _counted(self, schema: TableSchema, condition: sa.ColumnElement[bool], limit: int) -> int:
         waiting = sa.select(sa.literal(1)).where(condition).select_from(self._tables[schema.table_id]).limit(limit)
         with translated(self._source, f"count the backlog of {schema.table_id}"):
             counted = sa.select(sa.func.count()).select_from(waiting.subquery())

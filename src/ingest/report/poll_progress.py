@@ -13,12 +13,14 @@ class PollProgress:
     """Progress of a polled source over all its sessions. All times are seconds of one clock.
 
     `success` is when all tables were last polled without an error; at first, when the process started. `tables` has
-    the backlog in rows and the distance of the cursor of each table, at its last poll.
+    the backlog in rows and the distance of the cursor of each table, at its last poll; `unassigned` its rows without a
+    number.
     """
 
     alarms: PollAlarms
     success: float
     tables: dict[str, tuple[int, float]] = field(default_factory=dict)
+    unassigned: dict[str, int] = field(default_factory=dict)
 
     def alarm(self, now: float) -> str:
         """Return which thresholds are exceeded; empty if none is."""
@@ -33,3 +35,6 @@ class PollProgress:
                 yield f"{table}: at least {backlog} rows wait (alarm_backlog: {limits.backlog})"
             if limits.behind is not None and behind > limits.behind:
                 yield f"{table}: the cursor is {behind:g} behind (alarm_behind: {limits.behind:g})"
+        for table, rows in sorted(self.unassigned.items()):
+            if limits.unassigned is not None and rows > limits.unassigned:
+                yield f"{table}: at least {rows} rows have no number (alarm_unassigned: {limits.unassigned})"

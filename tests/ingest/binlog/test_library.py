@@ -228,6 +228,35 @@ def test_unknown_events_stop_unless_the_server_marks_them_ignorable(flags: int, 
     assert [event.body for event in binlog if isinstance(event, e.Unknown)] == [b"rows?"]
 
 
+def test_events_of_own_programs_are_delivered() -> None:
+    """Their types are listed by the reader, so they need no flag of the server. A handler gets their bytes."""
+    writer = BinlogWriter()
+    data = [
+        writer.begin(NOW), writer.event(200, b"mine", NOW), *transaction(writer, {"id": 1, "name": ""}),
+        writer.event(201, b"rows?", NOW),
+    ]  # fmt: skip
+    options = StreamOptions(user_events=frozenset({200}))
+    binlog, seen = Binlog(Packets(*data), options), list[bytes]()
+
+    class Mine(ContentHandler):
+        def process(self, event: e.Event) -> e.Event | None:
+            if not isinstance(event, e.Unknown):
+                return event
+            seen.append(event.body)
+            return None
+
+    binlog.content_handlers.append(Mine())
+    binlog.connect()
+    events = list(binlog)
+    assert seen == [b"mine"]
+    assert any(isinstance(event, e.Rows) for event in events)
+    assert isinstance(events[-1], e.Incident), "201 is not listed"
+    assert "event type 201" in events[-1].message
+    for wrong in (19, 30, 0, 256):
+        with pytest.raises(ValueError, match="choose another for user_events"):
+            StreamOptions(user_events=frozenset({wrong}))
+
+
 def test_an_unknown_type_stops_only_readers_of_its_table() -> None:
     """An unknown column type is refused with its position if rows are requested, otherwise skipped."""
     writer = BinlogWriter()

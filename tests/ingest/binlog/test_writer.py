@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import subprocess
 import time
 from collections.abc import Callable
@@ -12,14 +13,27 @@ from typing import Any
 
 import pytest
 
-from ingest.binlog import BinlogPosition, BinlogReader, Committed, RowBatch, Statement, create_transport, open_reader
+from ingest.binlog import (
+    Binlog,
+    BinlogPosition,
+    BinlogReader,
+    Committed,
+    RowBatch,
+    Statement,
+    create_transport,
+    open_reader,
+)
 from ingest.binlog.format.codes import ColumnType as T
+from ingest.binlog.format.codes import EventType
 from ingest.binlog.format.columns import LoggedColumn
+from ingest.binlog.format.errors import BinlogError
 from ingest.binlog.format.gtid import GtidSet
+from ingest.binlog.reading import events as e
 from ingest.binlog.reading.events import RawEvent
 from ingest.binlog.reading.position import gtid_text, identity_of
+from ingest.binlog.reading.stream import StreamOptions
 from ingest.binlog.transports.file_transport import FileTransport
-from ingest.binlog.writer.file_writer import BinlogFile, copy_binlog
+from ingest.binlog.writer.file_writer import BinlogFile, copy_binlog, insert_events
 from ingest.binlog.writer.writer import BinlogWriter
 from tests.ingest.binlog.binlog_servers import Server
 from tests.ingest.binlog.type_cases import cases_of
@@ -27,6 +41,7 @@ from tests.ingest.binlog.type_matrix import prepare
 
 UUID = "11111111-2222-3333-4444-555555555555"
 NOW = 1_700_000_000
+T_ROTATE, T_XID = EventType.ROTATE, EventType.XID
 
 
 def column(index: int, name: str, kind: T, **log_events: Any) -> LoggedColumn:
@@ -174,6 +189,61 @@ def test_a_copy_has_the_same_events_and_injected_ones(mysql80: Server, tmp_path:
             assert isinstance(mine, Statement)
             assert isinstance(theirs, Statement)
             assert mine.text == theirs.text
+
+
+def made(path: Path, *, ends: bool = True, flags: int = 0) -> list[bytes]:
+    """Write a file of two transactions. Return the parts of which it consists."""
+    writer = BinlogWriter(server_id=9)
+    parts = [writer.begin(NOW, GtidSet.parse(f"{UUID}:1-4"), created=NOW - 60)]
+    for number in (5, 6):
+        parts += [writer.gtid(UUID, number, NOW), writer.query("d", "BEGIN", NOW), writer.xid(number, NOW)]
+    parts += [writer.rotate("next.000002", NOW)] if ends else []
+    content = bytearray(b"".join(parts))
+    content[21] |= flags  # the flags of the format description, after the magic number
+    path.write_bytes(content)
+    path.chmod(0o640)
+    return parts
+
+
+def test_events_are_inserted_into_an_existing_file(tmp_path: Path) -> None:
+    """Former events keep their bytes, except for their position. The last place is before the rotation."""
+    path = tmp_path / "binlog.000001"
+    parts = made(path)
+
+    def add(writer: BinlogWriter, raw: RawEvent) -> list[bytes]:
+        return [writer.event(200, b"mine", NOW)] if raw.code in (T_ROTATE, T_XID) else []
+
+    before = path.open("rb")
+    assert insert_events(FileTransport(path), path, add) == len(parts)
+    binlog = Binlog(FileTransport(path), StreamOptions(user_events=frozenset({200})))
+    binlog.connect()
+    events = list(binlog)
+    kinds = [type(event).__name__ for event in events]
+    one = ["Gtid", "Query", "Unknown", "Xid"]
+    assert kinds == ["FormatDescription", "PreviousGtids", *one, *one, "Unknown", "Rotate"]
+    first = events[0]
+    assert isinstance(first, e.FormatDescription)
+    assert (first.created, first.header.server_id) == (NOW - 60, 9)
+    assert path.stat().st_mode & 0o777 == 0o640
+    with before:
+        assert before.read() == b"".join(parts), "a reader goes on with the former file"
+    assert [file.name for file in tmp_path.iterdir()] == ["binlog.000001"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [("open", "was not closed by its server"), ("zipped", "compressed"), ("torn", "ends inside")]
+)
+def test_a_file_that_cannot_be_changed_stays_as_it_is(tmp_path: Path, content: str, why: str) -> None:
+    """A server continues to write its newest file, and would damage the changed one."""
+    path = tmp_path / "binlog.000001"
+    made(path, flags=int(content == "open"))
+    data = path.read_bytes()
+    path.write_bytes({"open": data, "zipped": gzip.compress(data), "torn": data[:-3]}[content])
+    former = path.read_bytes()
+    with pytest.raises(BinlogError, match=why):
+        insert_events(FileTransport(path), path, lambda writer, raw: [])
+    assert path.read_bytes() == former
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.matrix

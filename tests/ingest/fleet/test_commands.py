@@ -132,6 +132,15 @@ def test_tables_are_started_stopped_and_read_again(session_handler: SessionHandl
     assert (spec.tables, spec.captures) == ({}, False)
 
 
+def test_a_stream_has_no_tables_to_dump(session_handler: SessionHandler) -> None:
+    """Nothing reads a topic again, so the command would have no effect."""
+    commands = session_handler.commands
+    commands.add(WHO, "k", {"agents": ["a1"], "connection": "db", "type": "kafka", "database": "d", "tables": ["t"]})
+    with pytest.raises(UsageError, match="source k is a stream"):
+        commands.dump(WHO, "k", ["t"], "")
+    assert session_handler.kafka.signals == []
+
+
 @pytest.mark.parametrize(
     ("do", "why"),
     [

@@ -13,7 +13,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from ingest.maxscale.tcp_server import STALLED, ServerLimits
+from ingest.maxscale.tcp_server import ServerLimits
+from ingest.maxscale.tcp_statistics import STALLED
 from tests.support.cdc_client import CdcClient
 from tests.support.cdc_served import MaxScaleServer, served
 from tests.support.changes_made import MemoryChanges, SourceLog, schema_of

@@ -82,13 +82,22 @@ class StreamOptions:
     """Options of a stream. `verify`: verify checksums, if there are any. `schema` supplies what the binlog lacks.
 
     `tables(database, table)` returns whether a table's rows are wanted. Rows of other tables are not decoded, and may
-    have types that this library does not support.
+    have types that this library does not support. `user_events` are type codes that your own programs write: their
+    events contain no rows of tables, and are delivered as `Unknown` with their bytes. No server's code may be among
+    them.
     """
 
     flavour: Flavour = NATIVE
     verify: bool = True
     schema: SchemaSource | None = None
     tables: Callable[[str, str], bool] | None = None
+    user_events: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if taken := sorted(code for code in self.user_events if not 0 < code < 256 or code in set(T)):
+            raise ValueError(
+                f"event type {taken[0]} belongs to servers, or is not a byte: choose another for user_events"
+            )
 
 
 class EventStream:
@@ -259,10 +268,12 @@ class EventStream:
             raise UnsupportedEvent(
                 "the rest of the file is encrypted", "read it over a connection to the server", where=raw.where
             )
+        if code in self.options.user_events:
+            return
         if code == T.UNKNOWN or not U16(raw.data, 17)[0] & FLAG_IGNORABLE:
             raise UnsupportedEvent(
                 f"{event_name(code)} is an unknown event type that may contain rows",
-                "report the server's version",
+                "report the server's version, or list a type of your own in StreamOptions.user_events",
                 where=raw.where,
             )
 

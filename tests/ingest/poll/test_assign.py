@@ -1,0 +1,171 @@
+"""`tailorbird poll assign`: numbers of a feed grow, are used once, and lead to the last version of each row."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from cdc.model.errors import TopologyError, UsageError
+from cdc.model.naming import change_topic, schemas_topic
+from cdc.model.schema import TableId
+from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
+from ingest.capture.observer import Observer
+from ingest.log.memory_log import Broker, MemoryLog
+from ingest.poll.ddl import statements
+from ingest.poll.run_poll import poll
+from ingest.poll.sql_assigner import FeedAssigner
+from ingest.poll.sql_reader import connected
+from ingest.report.poll_progress import PollProgress
+from tailorbird.cli.app import app
+
+TABLE = TableId(source="s", database="main", table="t")
+TEXT = (
+    "name: top\nsources:\n  s: {{type: sql, capture: poll, mode: feed, url: 'sqlite:///{file}', database: main, tables:"
+    " [t], limit: 3, interval: 10ms}}\n"
+)
+
+
+def topology(file: Path) -> Topology:
+    return read_topology(TEXT.format(file=file), file="top.yml", environ={})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return a database with the table of a feed, as `tailorbird poll ddl` prepares it."""
+    file = tmp_path / "source.db"
+    made = topology(file).sources["s"].poll
+    assert made is not None
+    sql(file, "CREATE TABLE t (id INTEGER PRIMARY KEY, v INTEGER)", *statements("sqlite", TABLE, made))
+    return file
+
+
+def sql(file: Path, *texts: str) -> list[Any]:
+    with sqlite3.connect(file) as connection:
+        rows = [connection.execute(text).fetchall() for text in texts][-1]
+    connection.close()
+    return rows
+
+
+@contextmanager
+def assigning(file: Path) -> Iterator[FeedAssigner]:
+    source = topology(file).sources["s"]
+    with connected(source, isolation=None) as connection:
+        yield FeedAssigner(connection, source, TABLE, "feed_sync_id")
+
+
+def read(top: Topology, broker: Broker, progress: PollProgress | None = None) -> dict[int, int]:
+    """Read the feed to its end; return the last published version of each row."""
+    source, left = top.sources["s"], [2]
+    assert source.poll is not None
+
+    def wait(seconds: float) -> None:
+        left[0] -= 1
+
+    log = MemoryLog(broker, schemas_topic("top"))
+    stopped = lambda: left[0] <= 0  # noqa: E731
+    poll(top, source, source.poll, log, observer=Observer(), stopped=stopped, wait=wait, progress=progress)
+    rows = [orjson.loads(r.value)["after"] for r in broker.records if r.topic == change_topic("top", TABLE) and r.value]
+    return {row["id"]: row["v"] for row in rows}
+
+
+def test_no_number_is_used_twice(file: Path) -> None:
+    """A row that is changed or deleted takes its number with it, also the greatest one."""
+    with assigning(file) as assigner:
+        sql(file, "INSERT INTO t (id, v) VALUES (1, 0), (2, 0), (3, 0)")
+        assert (assigner.waiting(2), assigner.assign(2), assigner.assign(2), assigner.assign(2)) == (2, 2, 1, 0)
+        assert sql(file, "SELECT feed_sync_id FROM t ORDER BY 1") == [(1,), (2,), (3,)]
+        sql(file, "DELETE FROM t WHERE feed_sync_id = 3", "UPDATE t SET v = 1 WHERE feed_sync_id = 2")
+        assert assigner.waiting(10) == 1
+        assert assigner.assign(10) == 1
+        assert sql(file, "SELECT feed_sync_id FROM t ORDER BY 1") == [(1,), (4,)]
+    with assigning(file) as again:  # the counter outlives the process
+        sql(file, "UPDATE t SET v = 2")
+        assert again.assign(10) == 2
+        assert sql(file, "SELECT feed_sync_id FROM t ORDER BY 1") == [(5,), (6,)]
+
+
+def test_rows_without_a_number_are_an_alarm(file: Path) -> None:
+    """A reader cannot see them, so it would otherwise seem to be complete."""
+    sql(file, "INSERT INTO t (id, v) VALUES (1, 0), (2, 0), (3, 0)")
+    top = read_topology(
+        TEXT.format(file=file).replace("limit:", "alarm_unassigned: 2, limit:"), file="t.yml", environ={}
+    )
+    made = top.sources["s"].poll
+    assert made is not None
+    progress = PollProgress(alarms=made.alarms, success=0.0)
+    read(top, Broker(), progress)
+    assert progress.alarm(0.0) == "main.t: at least 3 rows have no number (alarm_unassigned: 2)"
+    with assigning(file) as assigner:
+        assigner.assign(10)
+    read(top, Broker(), progress)
+    assert progress.alarm(0.0) == ""
+    text = TEXT.format(file=file).replace("mode: feed,", "alarm_unassigned: 2,")
+    with pytest.raises(TopologyError, match="unknown key alarm_unassigned"):
+        read_topology(text, file="t.yml", environ={})
+
+
+def test_numbers_of_the_application_are_continued(file: Path) -> None:
+    """A change that sets the number itself keeps it."""
+    sql(file, "INSERT INTO t VALUES (1, 0, 70), (2, 0, NULL)", "UPDATE t SET feed_sync_id = 80, v = 5 WHERE id = 1")
+    with assigning(file) as assigner:
+        assert assigner.assign(10) == 1
+    assert sql(file, "SELECT id, v, feed_sync_id FROM t ORDER BY 1") == [(1, 5, 80), (2, 0, 81)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_reader_gets_the_last_version_of_every_row(file: Path, seed: int) -> None:
+    """Whatever is changed between the reader's and the assigner's turns."""
+    random, top, broker = Random(seed), topology(file), Broker()
+    with assigning(file) as assigner:
+        for turn in range(25):
+            row = random.randrange(9)
+            match random.randrange(5):
+                case 0 | 1:
+                    sql(file, f"INSERT INTO t (id, v) VALUES ({row}, {turn}) ON CONFLICT (id) DO UPDATE SET v = {turn}")
+                case 2:
+                    sql(file, f"UPDATE t SET v = {turn} WHERE id >= {row}")
+                case 3:
+                    assigner.assign(random.randint(1, 4))
+                case _:
+                    read(top, broker)
+        while assigner.assign(3):
+            pass
+        left: dict[int, int] = dict(sql(file, "SELECT id, v FROM t"))
+        assert read(top, broker) == left
+        assert left
+
+
+def test_the_command_assigns_until_no_row_waits(file: Path, tmp_path: Path) -> None:
+    """It names what is missing in the database."""
+    made = tmp_path / "top.yml"
+    made.write_text(TEXT.format(file=file))
+    sql(file, "INSERT INTO t (id, v) VALUES (1, 0), (2, 0), (3, 0), (4, 0)")
+    done = CliRunner().invoke(app, ["poll", "assign", str(made), "--once"], catch_exceptions=False)
+    assert "4 rows of s got a number" in done.stdout
+    sql(file, "DROP TABLE tailorbird_feeds")
+    with pytest.raises(UsageError, match=r"no table main\.tailorbird_feeds") as raised:
+        CliRunner().invoke(app, ["poll", "assign", str(made), "--once"], catch_exceptions=False)
+    assert 'CREATE TABLE "main"."tailorbird_feeds"' in raised.value.hint
+    for change, why in (("mode: feed, ", "0 sources of .* have `mode: feed`"), ("[t]", "no table main.u")):
+        made.write_text(TEXT.format(file=file).replace(change, "[u]" if change == "[t]" else ""))
+        with pytest.raises(UsageError, match=why):
+            CliRunner().invoke(app, ["poll", "assign", str(made), "--once"], catch_exceptions=False)
+
+
+def test_the_database_must_be_reachable(tmp_path: Path) -> None:
+    """A wrong URL is an error of the user, and the password is not shown."""
+    made = tmp_path / "top.yml"
+    made.write_text(TEXT.format(file="x"))
+    run = ["poll", "assign", str(made), "--once", "--url", "none://u:hidden@h/d"]
+    with pytest.raises(UsageError) as raised:
+        CliRunner().invoke(app, run, catch_exceptions=False)
+    assert "hidden" not in str(raised.value)
