@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from tests.joins.agggroups import names_of, select_of
-from tests.joins.aggtop import TopGenerator
+from tests.joins.aggover import OverGenerator
 from tests.joins.joinrandom import Alias, Join, Table
 
 _NAMED = re.compile(r"\b([a-su-z]\d*)\.([a-z]\w*)\b")  # r.v0, j1.id
 
 
-class FormGenerator(TopGenerator):
+class FormGenerator(OverGenerator):
     """Makes queries in forms that the compiler rewrites."""
 
     def _grouped_in_sets(self, aliases: list[Alias], text: str) -> Table:

@@ -21,7 +21,7 @@ from tests.joins.joinrandom import Alias, Join, Table, is_wide
 
 GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys", "having", "over", "filter"})
 FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
-QUERIES = frozenset({"sets", "distinct", "union_all", "union", "top", "view", "subquery", "with"})
+QUERIES = frozenset({"sets", "distinct", "union_all", "union", "top", "ordered", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "scalar", "windows", "right", "on"})
 FORMS = frozenset({"several_sets", "cases", "distinct_on", "offset"})
 MANY = frozenset({"many", "full"})
@@ -71,7 +71,7 @@ class _Aggregated(FormGenerator):
     # -- queries as tables: their text is their name
 
     def _kinds(self) -> list[str]:
-        weights = {"groups": 5, "distinct": 1, "union_all": 1, "union": 1, "top": 3}
+        weights = {"groups": 5, "distinct": 1, "union_all": 1, "union": 1, "top": 3, "ordered": 3}
         return [kind for kind, weight in weights.items() if kind in self.constructs for _ in range(weight)] + ["rows"]
 
     def _made(self, tables: list[Table], kinds: list[str], *, last: bool = False) -> Table:
@@ -88,6 +88,8 @@ class _Aggregated(FormGenerator):
             return self._grouped(aliases, text, last=last)
         if kind == "top":
             return self._topped(aliases, text)
+        if kind == "ordered":
+            return self._ordered(aliases, text)
         if kind == "distinct":
             items = list(dict.fromkeys(self._item(aliases, *EXACT) for _ in range(self.chance.randint(1, 3))))
             columns = {f"k{i}": type_ for i, (_, type_) in enumerate(items)}

@@ -35,9 +35,10 @@ from joins.query.plan import Plan
 from joins.runtime.records import REFUSED, ROW_GONE, ROW_PUT, SINK, TRUNCATION_POINT, Message, load, trace_of, values_of
 from tests.integration.conftest import servers
 from tests.joins.evaluator import Evaluator
-from tests.joins.groupplans import group_plans
+from tests.joins.groupplans import GroupPlan, group_plans
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
+from tests.joins.overplans import over_plans
 from tests.joins.pairrandom import random_pair_case
 from tests.joins.simulation import Logged, Simulation
 from tests.joins.topplans import top_plans
@@ -214,10 +215,12 @@ def test_kernel_pairs_again_and_again(spark: SparkSession, first: int, tmp_path:
     compare(spark, iter(range(first, first + 1000)), 25, tmp_path, random_pair_case)
 
 
-def groups_conform(spark: SparkSession, seeds: Iterable[int], folder: Path) -> None:
+def groups_conform(
+    spark: SparkSession, seeds: Iterable[int], folder: Path, chosen: Sequence[GroupPlan] | None = None
+) -> None:
     """Check plans of several fragments in turn, each over a random history: the messages are those of the
     specification."""
-    plans = [*group_plans().values(), *top_plans().values()]
+    plans = chosen or [*group_plans().values(), *top_plans().values()]
     for seed in seeds:
         group, chance = plans[seed % len(plans)], random.Random(seed)
         case = group.case(seed)
@@ -241,6 +244,19 @@ def meant(batches: list[Found]) -> list[list[object]]:
 def test_kernel_groups_as_the_specification_does(spark: SparkSession, tmp_path: Path) -> None:
     """Groups over tables, joins and groups; groups that are joined, and unions; the first rows of groups."""
     groups_conform(spark, GROUPS, tmp_path)
+
+
+def test_kernel_computes_windows_as_the_specification_does(spark: SparkSession, tmp_path: Path) -> None:
+    """Window functions over ordered partitions: all kinds in one plan, and frames."""
+    groups_conform(spark, range(2), tmp_path, [*over_plans().values()])
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(1000, 5000, 1000))
+def test_kernel_computes_windows_again_and_again(spark: SparkSession, first: int, tmp_path: Path) -> None:
+    """Twenty-five more per part, a hundred in all, of joins and of groups, too."""
+    groups_conform(spark, range(first, first + 25), tmp_path, [*over_plans().values()])
 
 
 @pytest.mark.matrix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from joins.query.functions.arity import ARITY
 from joins.query.nodes import Expression
 from tests.joins import meanings
 from tests.joins.joincase import Case, read_case
-from tests.joins.test_functions import NAMES
+from tests.joins.test_functions import DOCUMENT, NAMES
 
 COLUMNS = {
     "id": "int", "n": "int?", "big": "bigint?", "huge": "bigint unsigned?", "d": "decimal(6,2)?", "s": "varchar(9)?",
@@ -73,7 +74,9 @@ def test_an_argument_that_no_aggregate_reads_is_refused(call: str) -> None:
 def test_every_function_states_its_number_of_arguments() -> None:
     """A function added to the page or to the aggregates needs a row, else its arguments would not be counted."""
     aggregates = {function.shown.partition("(")[0] for function in FUNCTIONS}
-    assert set(ARITY) == {*NAMES, *aggregates, "count_if"}
+    page = DOCUMENT.partition("\n## Window functions")[2].partition("\n## ")[0]
+    windows = re.findall(r"`(\w+)\(", " ".join(re.findall(r"\n\|([^|]*)", page)))
+    assert set(ARITY) == {*NAMES, *aggregates, "count_if", *windows}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def group_parts(group: Grouping, stored: bytes) -> tuple[int, list[tuple[str, Va
         of = [r for r in group.results if r.of == number and BY_NAME[r.function].reads == "bag"]
         parts.append(
             (
-                "in order" if group.top is not None else _named(of),
+                _named(of) if group.top is None and group.windows is None else "in order",
                 [read.bag(bag.types[-1], {BY_NAME[result.function].keeps for result in of})],
             )
         )

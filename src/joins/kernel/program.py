@@ -15,7 +15,7 @@ from typing import Any
 
 from cdc.model.types import LogicalType
 from joins.query.aggregate_functions import BY_NAME
-from joins.query.group import Bag, Result
+from joins.query.group import Bag, Result, Windows
 from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, PlanSource
 from joins.query.plan import MULTI_JOIN, Assemble, Fragment, Plan
 from joins.runtime.records import text_of
@@ -325,8 +325,19 @@ def _grouped(fragment: Fragment, table: str) -> dict[str, Any]:
         "results": [_result(result) for result in group.results],
         "always": group.always,
         "top": None if group.top is None else asdict(group.top),
+        "windows": None if group.windows is None else _windows(group.windows),
     }
     return {"change_detectors": [{"change_detector": group.change_detector, "group": described}], "conditions": []}
+
+
+def _windows(windows: Windows) -> dict[str, Any]:
+    """Describe the functions over a group's ordered rows."""
+    return {
+        **asdict(windows),
+        "totals": [{"argument": total.argument, "type": _type(total.type)} for total in windows.totals],
+        "bags": [_bag(bag) for bag in windows.bags],
+        "results": [_result(result) for result in windows.results],
+    }
 
 
 def _result(result: Result) -> dict[str, Any]:

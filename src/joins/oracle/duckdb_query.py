@@ -14,7 +14,10 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import LogicalType
 from cdc.topology.topology import Table, Topology
 from joins.oracle.scalars import Collected, Scalar, Scalars, Shown
+from joins.oracle.window_calls import TIES
+from joins.query.windows import call_of
 from joins.select.compiler import ties_of
+from joins.select.names import same_name
 from joins.select.sql import place_of
 from joins.select.tokens import statements_of
 
@@ -94,18 +97,24 @@ class _Query:
         return self._over_sources(query, found)
 
     def _number(self, query: exp.Expr, table: Table) -> None:
-        """Make every ROW_NUMBER() break ties by the key of its rows, and return Spark's type."""
+        """Add the key of the rows to ORDER BY of each window function that depends on the order of equal rows.
+
+        `joins.oracle.window_calls` reads from the metadata how many entries were added."""
         if query.find(exp.Window) is None:
             return
         ties = ties_of(self._topology, table, self._schemas)
         for select in query.find_all(exp.Select):
             _qualify(select)
-        for window in list(query.find_all(exp.Window)):
-            ordered = window.args["order"]
-            key = ties[place_of(table.name, window)]
+        for window in query.find_all(exp.Window):
+            key = ties.get(place_of(table.name, window), ())
+            if not key or not call_of(window).needs_ties:
+                continue
+            if window.args.get("order") is None:
+                window.set("order", exp.Order(expressions=[]))
             more = [exp.Ordered(this=node.copy(), desc=False, nulls_first=True) for node in key]
+            ordered = window.args["order"]
             ordered.set("expressions", [*ordered.expressions, *more])
-            window.replace(exp.cast(window.copy(), "INT"))
+            window.meta[TIES] = len(more)
 
     def _over_sources(self, query: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
         for node in list(query.find_all(exp.Table)):
@@ -123,9 +132,10 @@ class _Query:
 
 
 def _qualify(select: exp.Select) -> None:
-    """Make QUALIFY refer to the row number itself. DuckDB would prefer a column of FROM with the same name."""
+    """Replace names of result columns in QUALIFY. DuckDB would prefer a column of FROM with the same name."""
     asked = select.args.get("qualify")
-    numbers = {one.alias: one.this for one in select.expressions if isinstance(one.unalias(), exp.Window)}
+    named = {one.alias: one.this for one in select.expressions if isinstance(one, exp.Alias)}
     for column in list(asked.find_all(exp.Column)) if asked is not None else ():
-        if not column.table and column.name in numbers and column.find_ancestor(exp.Window) is None:
-            column.replace(numbers[column.name].copy())
+        name = None if column.table else same_name(named, column.name)
+        if name is not None and column.find_ancestor(exp.Window) is None:
+            column.replace(exp.Paren(this=named[name].copy()))

@@ -19,11 +19,12 @@ from sqlglot import exp
 
 from cdc.model.types import LogicalType
 from joins.oracle.native import Deps, Rewritten, alike, counted, is_negative, key_of, operands, together, with_parts
+from joins.oracle.window_calls import over, split, with_expression
 from joins.query.aggregates import Keeping, aggregates_in, arguments_of, widened, widens
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.group import Result
 from joins.query.typed import Typed, Unsupported
-from joins.query.value_types import BOOL, INT32, STRING
+from joins.query.value_types import BOOL, FLOAT64, INT32, STRING
 
 _NONE: Deps = frozenset()
 ORDER = "order"  # replaces the compiled form of the sort key of a TIME
@@ -256,7 +257,7 @@ class Scalars:
             copy = node.copy()
             asked = self.query(copy, scope)
             return Rewritten(copy, asked.columns[0].type, asked.rows | asked.columns[0].deps)
-        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Window):
+        if isinstance(node, exp.Window):
             return self._window(node, scope)
         if next(aggregates_in(node), None) is node:
             return self._aggregate(node, scope)
@@ -279,20 +280,28 @@ class Scalars:
         asked = self.query(copy.args["query"], scope)
         return Rewritten(copy, BOOL, deps.union(asked.rows, *(column.deps for column in asked.columns)))
 
-    def _window(self, node: exp.Cast, scope: _Scope) -> Rewritten:
-        copy, deps = node.copy(), _NONE
-        window = copy.this
-        parts = list[exp.Expr]()
-        for one in window.args.get("partition_by") or ():
-            found = self._expression(one, scope)
-            deps |= found.deps
-            parts.append(found.sql)
-        window.set("partition_by", parts)
-        for ordered in window.args["order"].expressions:
-            found = self._expression(ordered.this, scope)
-            deps |= found.deps
-            ordered.set("this", self._sortable(found).sql)
-        return Rewritten(copy, INT32, deps)
+    def _window(self, node: exp.Window, scope: _Scope) -> Rewritten:
+        call, added = split(node)
+        partition = [self._expression(one, scope) for one in call.partition]
+        written = [] if node.args.get("order") is None else node.args["order"].expressions
+        order = [self._sortable(self._expression(one.this, scope)) for one in written]
+        entries = [with_expression(one, found.sql) for one, found in zip(written, order, strict=True)]
+        cut = len(entries) - len(added)
+        deps = _NONE.union(*(one.deps for one in (*partition, *order)))
+        if call.kind == "aggregate":
+            found = self._aggregate(call.call, scope, within=scope)
+            function, type_, deps = found.sql, found.type, deps | found.deps
+        else:
+            function, type_ = call.call.copy(), FLOAT64 if call.kind in ("percent_rank", "cume_dist") else INT32
+            if call.argument is not None:
+                argument = self._expression(call.argument, scope)
+                function.set("this", argument.sql)
+                type_, deps = argument.type, deps | argument.deps
+            if call.default is not None:
+                deps |= self._put(function, "default", call.default, scope)
+        sql = over(call, function, [one.sql for one in partition], entries[:cut], entries[cut:])
+        whole = call.argument is None and type_ == INT32
+        return Rewritten(exp.cast(sql, "INT") if whole else sql, type_, deps)
 
     def _sortable(self, node: Rewritten) -> Rewritten:
         """Return an expression that DuckDB orders like the join. A TIME is replaced by its duration."""
@@ -354,9 +363,10 @@ class Scalars:
 
     # -- aggregates
 
-    def _aggregate(self, call: exp.Expr, scope: _Scope) -> Rewritten:
-        """Return the call that replaces an aggregate function. Its arguments are evaluated per row, before grouping."""
-        below = _Scope(scope.relations, scope.outer)
+    def _aggregate(self, call: exp.Expr, scope: _Scope, *, within: _Scope | None = None) -> Rewritten:
+        """Return the call that replaces an aggregate function. Its arguments are evaluated per row, before grouping,
+        or `within` a scope."""
+        below = within or _Scope(scope.relations, scope.outer)
         parts = [self._expression(part, below) for part in arguments_of(call)]
         if parts and widens(call):
             parts[0] = self._expression(widened(arguments_of(call)[0], parts[0].type), below)

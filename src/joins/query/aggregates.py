@@ -34,7 +34,10 @@ _ALL = f"{', '.join(_SHOWN[:-1])} or {_SHOWN[-1]}"
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
     """Yield the calls of aggregate functions in an expression, each with its FILTER. Calls inside a call are not
-    yielded."""
+    yielded. The function of a window is no call: it reads rows that are grouped already."""
+    if isinstance(node, exp.Window):
+        yield from _within(node)
+        return
     if isinstance(node, exp.AggFunc) or (isinstance(node, exp.Filter) and isinstance(node.this, exp.AggFunc)):
         yield node
         return
@@ -42,9 +45,19 @@ def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
         yield from aggregates_in(child)
 
 
-def check_call(call: exp.Expr) -> None:
+def _within(window: exp.Window) -> Iterator[exp.Expr]:
+    inner = window.this
+    while isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
+        inner = inner.this
+    read = [inner.this, inner.expression] if isinstance(inner, exp.Filter) else [inner]
+    for child in (*(one for call in read for one in call.iter_expressions()), *window.iter_expressions()):
+        if child is not window.this:
+            yield from aggregates_in(child)
+
+
+def check_call(call: exp.Expr, *, over: bool = False) -> None:
     """Raise Unsupported for an aggregate function that queries cannot use. Checks all that does not need column
-    types."""
+    types. The arguments of one `over` a window may be aggregates of groups."""
     function = call.this if isinstance(call, exp.Filter) else call
     if not isinstance(function, CALLS):
         expected = next((form for kind, form in _INSTEAD.items() if isinstance(function, kind)), _ALL)
@@ -56,7 +69,7 @@ def check_call(call: exp.Expr) -> None:
     if isinstance(function, exp.ArgMin | exp.ArgMax) and function.args.get("count"):
         refuse(call, function.sql("spark"), "max_by(x, y)")
     for argument in arguments_of(call):
-        if any(aggregates_in(argument)):
+        if any(aggregates_in(argument)) and not over:
             refuse(call, f"an aggregate within {function.sql('spark')}", "the inner one in a table or query of its own")
 
 

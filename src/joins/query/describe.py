@@ -35,11 +35,23 @@ def key_of(fragment: Fragment, group: Grouping) -> str:
 def first_of(fragment: Fragment, group: Grouping) -> str:
     """Describe which rows of each group belong to the result, for a query with ROW_NUMBER() and a limit."""
     assert group.top is not None
+    rows = "row" if group.top.most == 1 else f"{group.top.most} rows"
+    return f"the first {rows} by {_order(fragment, group, group.top.ordered)}"
+
+
+def windows_of(fragment: Fragment, group: Grouping) -> str:
+    """Describe the window functions of a group, and the order of its rows."""
+    assert group.windows is not None
+    order = _order(fragment, group, group.windows.ordered)
+    functions = ", ".join(dict.fromkeys(function.text for function in group.windows.functions))
+    return f"{functions} over rows by {order}" if order else f"{functions} over all rows"
+
+
+def _order(fragment: Fragment, group: Grouping, values: int) -> str:
+    """Return the first values of a group's bag, by which its tuples are ordered, as SQL text."""
     origins = {output.index: output.origin for output in fragment.finish.outputs}
     (bag,) = group.bags
-    order = [origins[group.arguments[i]] + (" DESC" if bag.descending[i] else "") for i in range(group.top.ordered)]
-    rows = "row" if group.top.most == 1 else f"{group.top.most} rows"
-    return f"the first {rows} by {', '.join(order)}"
+    return ", ".join(origins[group.arguments[i]] + (" DESC" if bag.descending[i] else "") for i in range(values))
 
 
 def read_by(plan: Plan, node: Node) -> str:
@@ -105,11 +117,19 @@ def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
     if group.top is not None:
         yield f"aggregate {group.number}: {first_of(fragment, group)}; keeps all rows in this order, by group"
         return
+    if group.windows is not None:
+        yield f"aggregate {group.number}: {windows_of(fragment, group)}; keeps all rows in this order, by partition"
+        yield f"  a change reads all rows of its partition{_in_one(group)}, and writes those whose values change"
+        return
     kept = ["how many rows"]
     kept += [f"the sum of argument {total.argument + 1}" for total in group.totals]
     kept += [f"the values of argument {', '.join(str(n + 1) for n in bag.arguments)} in order" for bag in group.bags]
     functions = ", ".join(result.text for result in group.results) or "nothing but its being there"
     yield f"aggregate {group.number}: {functions}; keeps {', '.join(kept)}, by group"
+
+
+def _in_one(group: Grouping) -> str:
+    return "" if group.keys else " (there is one, in one task)"
 
 
 def _differs(plan: Plan, fragment: Fragment) -> Iterator[str]:
@@ -140,6 +160,8 @@ def text_of_plan(plan: Plan) -> str:
 def _of_groups(fragment: Fragment) -> str:
     if fragment.group is None:
         return ""
+    if fragment.group.windows is not None:
+        return ", with window functions"
     return ", groups" if fragment.group.top is None else ", the first rows of groups"
 
 
@@ -155,11 +177,19 @@ def _one_row_per(plan: Plan) -> str:
     group = read[0].group
     if group is not None and group.top is not None:
         return first_of(read[0], group) + (f" of each {key_of(read[0], group)}" if group.keys else "")
+    if group is not None and group.windows is not None:
+        return f"one row per row of {_named(plan, read[0])}, with window functions"
     if not isinstance(read[0].root, Node) and group is None:
         return f"one row per pair of {read[0].root.alias}"
     if group is None:
         return f"one row per row of {root.alias} ({_rows(plan, source)})"
     return "one row of all" if group.always is not None else f"one row per group by {key_of(read[0], group)}"
+
+
+def _named(plan: Plan, fragment: Fragment) -> str:
+    """Return the table or the rows that a fragment reads."""
+    root = fragment.root
+    return _rows(plan, root.source) if isinstance(root, Node) and isinstance(root.source, Derived) else root.alias
 
 
 def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
@@ -181,7 +211,8 @@ def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
     if fragment.finish.where is not None:
         lines += ["", f"where {fragment.finish.where.text}"]
     if fragment.group is not None and fragment.group.always is None and fragment.group.keys:
-        lines += ["", f"grouped by {key_of(fragment, fragment.group)}"]
+        word = "grouped" if fragment.group.windows is None else "partitioned"
+        lines += ["", f"{word} by {key_of(fragment, fragment.group)}"]
     return lines
 
 
@@ -293,6 +324,7 @@ def _json_fragment(plan: Plan, fragment: Fragment) -> dict[str, Any]:
             "by": key_of(fragment, group),
             "functions": [result.text for result in group.results],
             "first": None if group.top is None else first_of(fragment, group),
+            "windows": None if group.windows is None else windows_of(fragment, group),
             "steps": list(_grouping(fragment, group)),
         },
     }

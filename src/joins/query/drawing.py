@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from xml.sax.saxutils import escape
 
-from joins.query.describe import condition_of, first_of, key_of, met_on
+from joins.query.describe import condition_of, first_of, key_of, met_on, windows_of
 from joins.query.nodes import Derived, Node, Root
 from joins.query.plan import Fragment, Plan
 
@@ -65,6 +65,8 @@ class _Drawing:
         about = [", ".join(result.text for result in group.results) or "each once"]
         if group.top is not None:
             about = [first_of(fragment, group)]
+        if group.windows is not None:
+            about = [windows_of(fragment, group)]
         if group.always is None and group.keys:
             about.insert(0, "by " + key_of(fragment, group))
         if fragment.finish.where is not None:

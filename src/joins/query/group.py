@@ -16,8 +16,13 @@ total (for avg) and one bag (for max)."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from cdc.model.types import LogicalType
+
+WindowKind = Literal[
+    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "offset", "nth", "aggregate"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +77,54 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The rows that a function reads for one row: those from `start` to `end`, as distances from it. None: unbounded.
+
+    With `peers`, 0 means the first and the last row that is equal in ORDER BY, and no other distances occur."""
+
+    peers: bool
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFunction:
+    """One function over the ordered rows of a partition. `text` is the original expression.
+
+    - `number`: of `ntile` the number of buckets; of `offset` (lag, lead) the distance, negative for lag; of `nth` the
+      place in the frame, from 1, or -1 for the last row; of `aggregate` the index in `Windows.results`.
+    - `argument`, `default`: indexes of the tuple's values, -1 for none.
+    - `skips`: rows whose argument is NULL are left out (IGNORE NULLS)."""
+
+    kind: WindowKind
+    text: str
+    number: int = 0
+    argument: int = -1
+    default: int = -1
+    skips: bool = False
+    frame: Frame = Frame(peers=False, start=None, end=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """Computes functions over the ordered rows of a group, a partition. Each tuple of its only bag is one row.
+
+    A row of the result can use the values of the group key, then those of the tuple, then those of the `functions`.
+    `values` are the indexes of the values that it contains, `names` those of its id. Tuples that are equal in the
+    first `ordered` values are peers. A unique key follows these values, so that every order is complete.
+    `totals`, `bags` and `results` are as in `Grouping`, for functions of kind `aggregate`. Their arguments are
+    indexes of the tuple's values."""
+
+    ordered: int
+    functions: tuple[WindowFunction, ...]
+    totals: tuple[Total, ...]
+    bags: tuple[Bag, ...]
+    results: tuple[Result, ...]
+    names: tuple[int, ...]
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
     """Groups the rows of a fragment, after its expressions and WHERE.
 
@@ -83,9 +136,10 @@ class Grouping:
       retracted.
     - `number`: number of the step that stores the groups.
     - `top`: for ROW_NUMBER() with a limit, which tuples of the group's bag become rows of the result.
+    - `windows`: for window functions, what is computed for each tuple of the group's bag.
 
-    Without `top`, a row of the result contains the key, then one value per function. Its id is the text of the key,
-    NULL included. A group without rows is deleted, except the one of `always`."""
+    Without `top` and `windows`, a row of the result contains the key, then one value per function. Its id is the text
+    of the key, NULL included. A group without rows is deleted, except the one of `always`."""
 
     change_detector: int
     number: int
@@ -97,8 +151,10 @@ class Grouping:
     results: tuple[Result, ...]
     always: str | None
     top: Top | None = None
+    windows: Windows | None = None
 
     @property
     def width(self) -> int:
         """Return the number of values in a row of the result."""
-        return len(self.keys) + len(self.results) if self.top is None else len(self.top.values)
+        rows = self.top or self.windows
+        return len(self.keys) + len(self.results) if rows is None else len(rows.values)

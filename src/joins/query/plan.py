@@ -29,6 +29,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from cdc.model import naming
 from cdc.model.types import LogicalType
@@ -287,7 +288,15 @@ def _grouped(group: Grouping | None) -> object:
     results = [[result.function, result.of, str(result.type)] for result in group.results]
     kept = asdict(group)
     top = [] if group.top is None else [kept["top"]]  # omitted if None, so that older plans keep their fingerprint
-    return [kept["keys"], kept["arguments"], kept["totals"], kept["bags"], results, group.always, *top]
+    windows = [] if group.windows is None else [_windowed(kept["windows"])]
+    return [kept["keys"], kept["arguments"], kept["totals"], kept["bags"], results, group.always, *top, *windows]
+
+
+def _windowed(kept: dict[str, Any]) -> object:
+    """Return what the state and the rows of window functions depend on: everything but texts for messages."""
+    texts = [{name: value for name, value in one.items() if name != "text"} for one in kept["functions"]]
+    results = [{name: value for name, value in one.items() if name != "text"} for one in kept["results"]]
+    return {**kept, "functions": texts, "results": results}
 
 
 def _meant(finish: Finish) -> object:

@@ -26,10 +26,11 @@ from joins.select.by_time import by_time
 from joins.select.dependence import determined_keys
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
+from joins.select.over.topn import Ties, first_rows, name_key, visible
+from joins.select.over.windowed import windowed
 from joins.select.pairing import paired
 from joins.select.rows import QueryColumn, QueryRows, keys_of
 from joins.select.sql import Place, Query, Relation, Select, Union, refuse
-from joins.select.topn import Ties, first_rows, name_key, visible
 from joins.select.tree import Tree, build_trees
 
 _LITERALS = (exp.Literal, exp.Boolean)
@@ -60,6 +61,9 @@ class Binder:
         flat = flatten(self.reads, select)
         if select.ranking is not None:
             return self._first_rows(flat, select)
+        if select.windowed:
+            tree = windowed(self, flat, select, lambda inner: self._rows_of(inner, select), _reading)
+            return self._distinct(tree) if select.distinct else tree
         if select.grouped:
             tree = self._of_groups(flat, select)
             return self._distinct(tree) if select.distinct else tree
@@ -68,10 +72,14 @@ class Binder:
         return self.tree(flat, select.place)
 
     def _first_rows(self, flat: Flat, select: Select) -> BoundTree:
-        inner = self._of_groups(flat, select) if select.grouped else self.tree(flat, select.place)
+        inner = self._rows_of(flat, select)
         inner = name_key(self.topology, inner, self.tree)
         top = first_rows(self.topology, flat, select, inner, self.ties)
         return self.tree(visible(_reading(top, select.place)), select.place)
+
+    def _rows_of(self, flat: Flat, select: Select) -> BoundTree:
+        """Return the bound query whose rows, single ones or groups, are ordered."""
+        return self._of_groups(flat, select) if select.grouped else self.tree(flat, select.place)
 
     # -- trees
 
@@ -187,7 +195,7 @@ class Binder:
         items = [FlatItem(name=f"g{i}", expression=node, place=at) for i, (node, at) in enumerate(keys)]
         arguments: dict[str, int] = {}
         for call, at in calls:
-            for node in self._arguments(flat, call, at):
+            for node in self.arguments(flat, call, at):
                 if node.sql() not in arguments:
                     items.append(FlatItem(name=f"x{len(arguments)}", expression=node, place=at))
                     arguments[node.sql()] = len(arguments)
@@ -198,7 +206,7 @@ class Binder:
         for call, at in calls:
             if call.sql() in named:
                 continue
-            numbers = [arguments[node.sql()] for node in self._arguments(flat, call, at)]
+            numbers = [arguments[node.sql()] for node in self.arguments(flat, call, at)]
             try:
                 result = keeping.add(call, [(n, inner.rows.columns[len(keys) + n].type) for n in numbers])
             except Unsupported as error:
@@ -210,7 +218,7 @@ class Binder:
         values = tuple(_literal(node) for node, _ in keys) if always else None
         return BoundGroup(inner=inner, keys=len(keys), keeping=keeping, rows=rows, named=named, always=values)
 
-    def _arguments(self, flat: Flat, call: exp.Expr, place: Place) -> list[exp.Expr]:
+    def arguments(self, flat: Flat, call: exp.Expr, place: Place) -> list[exp.Expr]:
         """Return the expressions over single rows that an aggregate function reads."""
         found = arguments_of(call)
         if not found or not widens(call):

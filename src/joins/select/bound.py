@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from joins.query.aggregates import Keeping
+from joins.query.windows import WindowCall
 from joins.select.flat import Flat
 from joins.select.rows import QueryRows
 from joins.select.sql import Place
@@ -109,4 +110,34 @@ class BoundTop:
     rows: QueryRows
 
 
-Bound = BoundTree | BoundGroup | BoundUnion | BoundPair | BoundInterval | BoundTop
+@dataclass(slots=True, kw_only=True)
+class BoundFunction:
+    """A window function: its column in the result, its form as written, and the columns of `inner` that it reads.
+
+    `result` is the index of an aggregate function's result in `BoundWindow.keeping`."""
+
+    name: str
+    call: WindowCall
+    argument: str | None
+    default: str | None
+    result: int
+
+
+@dataclass(slots=True, kw_only=True)
+class BoundWindow:
+    """A query with window functions of one PARTITION BY and ORDER BY: every row of `inner`, with their values.
+
+    `order` is as in `BoundTop`; the first `ordered` of them are those of ORDER BY, a key follows. `keeping` has the
+    aggregate functions, whose arguments are indexes in `arguments`, names of columns of `inner`."""
+
+    inner: BoundTree
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+    ordered: int
+    functions: tuple[BoundFunction, ...]
+    arguments: tuple[str, ...]
+    keeping: Keeping
+    rows: QueryRows
+
+
+Bound = BoundTree | BoundGroup | BoundUnion | BoundPair | BoundInterval | BoundTop | BoundWindow

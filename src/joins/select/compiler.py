@@ -14,16 +14,17 @@ from cdc.model import naming
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Table, Topology
 from joins.query.drift import default_of
-from joins.query.group import Bag, Grouping, Top
+from joins.query.group import Grouping
 from joins.query.nodes import Derived, Interval, Node, Pair, PlanSource
 from joins.query.plan import MULTI_JOIN, SINK, Finish, Fragment, Output, Plan, Sink, steps_of
-from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, BoundTree, BoundUnion
+from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, BoundTree, BoundUnion, BoundWindow
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
+from joins.select.over.groupings import held_by, top_grouping, window_grouping
+from joins.select.over.topn import Ties
 from joins.select.placed_conditions import place_conditions
 from joins.select.rowkey import RowKey, bound_query, row_keys
 from joins.select.sql import Place, refuse
-from joins.select.topn import Ties
 
 _MOST_NUMBERS = 0x7F
 
@@ -136,8 +137,8 @@ class _Planner:
             return (self._pair(bound, target, wanted),), tuple(wanted)
         if isinstance(bound, BoundInterval):
             return (self._interval(bound, target, wanted),), tuple(wanted)
-        if isinstance(bound, BoundTop):
-            return (self._top(bound, target, names, wanted),), tuple(wanted)
+        if isinstance(bound, BoundTop | BoundWindow):
+            return (self._ordered(bound, target, names, wanted),), tuple(wanted)
         assert isinstance(bound, BoundTree)  # the last possible kind
         return (self._sent(bound, target, names, wanted),), tuple(wanted)
 
@@ -220,44 +221,21 @@ class _Planner:
         )
         return (self._grouped(root, finish, group, target),), (*(places[i] for i in order), *places[bound.keys :])
 
-    def _top(self, bound: BoundTop, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
-        """Add the fragment of a query with ROW_NUMBER(). Row ids are the columns `names`, or the query's own key."""
-        inner, change_detector, number = bound.inner, self.number(), self.number()
+    def _ordered(self, bound: BoundTop | BoundWindow, target: int, names: Sequence[str], wanted: Sequence[str]) -> int:
+        """Add the fragment of a query whose partitions are ordered. Row ids are the columns `names`, or its own
+        key."""
+        inner, numbers = bound.inner, (self.number(), self.number())
         compiler = TreeCompiler(self, inner, kept := place_conditions(inner))
-        root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, change_detector)
-        turned = dict(reversed(bound.order))  # a repeated value decides nothing
-        held = list(
-            dict.fromkeys([name for name, _ in bound.order] + [n for n in (*wanted, *names) if n != bound.number])
-        )
+        root = compiler.root(inner.flat.shapes[inner.tree.root.alias].primary_key, numbers[0])
+        held = held_by(bound, names, wanted)
         items = [item for item in kept.items if item.name in (*bound.partition, *held)]
         finish = compiler.finish(root, items, ())
         outputs = {output.name: output for output in finish.outputs}
-        keys, arguments = ([outputs[name] for name in some] for some in (bound.partition, held))
-        places = {name: i for i, name in reversed([*enumerate((*bound.partition, *held, bound.number))])}
-        group = Grouping(
-            change_detector=change_detector,
-            number=number,
-            keys=tuple(output.index for output in keys),
-            key_types=tuple(output.type for output in keys),
-            arguments=tuple(output.index for output in arguments),
-            totals=(),
-            bags=(
-                Bag(
-                    arguments=tuple(range(len(held))),
-                    types=tuple(output.type for output in arguments),
-                    needed=0,
-                    descending=tuple(turned.get(name, False) for name in held),
-                ),
-            ),
-            results=(),
-            always=None,
-            top=Top(
-                most=bound.most,
-                ordered=len(turned),
-                names=tuple(places[name] for name in names or bound.rows.primary_key),
-                values=tuple(places[name] for name in wanted),
-            ),
-        )
+        keys = names or bound.rows.primary_key
+        if isinstance(bound, BoundTop):
+            group = top_grouping(bound, numbers, held, outputs, keys, wanted)
+        else:
+            group = window_grouping(bound, numbers, held, outputs, keys, wanted)
         return self._grouped(root, finish, group, target)
 
     def _grouped(self, root: Node, finish: Finish, group: Grouping, target: int) -> int:
@@ -370,7 +348,7 @@ class _Planner:
 
 def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
     """Yield every bound tree of a query, those of its subqueries included."""
-    if isinstance(bound, BoundGroup | BoundTop):
+    if isinstance(bound, BoundGroup | BoundTop | BoundWindow):
         yield from _trees(bound.inner)
     elif isinstance(bound, BoundUnion):
         for branch in bound.branches:

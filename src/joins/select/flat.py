@@ -59,7 +59,7 @@ class Flat:
         - `relations` and `shapes`: by alias, the tables that it reads, and their columns and keys. A table that comes
       from a merged subquery has the alias `subquery/table`.
     - `readings`: by alias, the relations that are separate queries.
-    - `first`, `joins`, `where`, `items`, `group`, `having`: the clauses. `first` is the alias after FROM.
+    - `first`, `joins`, `where`, `items`, `group`, `having`, `qualify`: the clauses. `first` is the alias after FROM.
     - `partition`, `order`: for ROW_NUMBER(), names of items. Items that exist only for this purpose begin with `_`.
     - `scope`: by alias in the original query, the expression that each of its column names stands for."""
 
@@ -72,6 +72,7 @@ class Flat:
     items: list[FlatItem] = field(default_factory=list)
     group: list[Condition] = field(default_factory=list)
     having: list[Condition] = field(default_factory=list)
+    qualify: list[Condition] = field(default_factory=list)
     partition: list[str] = field(default_factory=list)
     order: list[tuple[str, bool]] = field(default_factory=list)
     scope: dict[str, dict[str, exp.Expr]] = field(default_factory=dict)

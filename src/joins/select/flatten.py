@@ -67,6 +67,7 @@ class _Flattener:
         self._items(select)
         self.flat.group += [self._grouping(node, select.items) for node in select.group]
         self.flat.having += [self._condition(self._expand_names(node, select.items)) for node in select.having]
+        self.flat.qualify += [self._condition(self._expand_names(node, select.items)) for node in select.qualify]
         self._numbered(select)
         self.flat.scope = self.scope
         return self.flat
@@ -163,6 +164,7 @@ class _Flattener:
             or query.grouped
             or query.distinct
             or query.ranking
+            or query.windowed
             or any(one.full for one in query.joins)
         ):
             return None

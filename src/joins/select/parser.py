@@ -16,9 +16,10 @@ from cdc.topology.topology import Table, Topology
 from joins.query.aggregates import aggregates_in
 from joins.query.functions.registry import check_shape
 from joins.query.typed import Unsupported
+from joins.query.windows import windows_in
 from joins.select.connected import unconnected
 from joins.select.rewrite.distinct_on import left_distinct_on
-from joins.select.rewrite.ranked import AROUND, limited, ranked_by, ranking_in
+from joins.select.rewrite.ranked import limited, ranked_by, ranking_in
 from joins.select.rewrite.semijoin import Semijoin, semijoin_of
 from joins.select.rewrite.subqueries import ScalarJoin, without_subqueries
 from joins.select.sql import (
@@ -33,6 +34,7 @@ from joins.select.sql import (
     Union,
     conjuncts,
     items_of,
+    numbered,
     place_of,
     refuse,
     selects_of,
@@ -118,11 +120,10 @@ class _Parser:
 
     def query(self, node: exp.Expr) -> Query:
         """Convert a parsed SQL statement or subquery (of sqlglot) to the supported shape."""
-        self._must_be_limited(found := self.read(node))
-        return found
+        return numbered(self.read(node))
 
     def read(self, node: exp.Expr) -> Query:
-        """Convert a subquery in FROM. The enclosing query must still limit its row numbers, if it has any."""
+        """Convert a subquery in FROM. The enclosing query may still limit its row numbers, if it has any."""
         if isinstance(node, exp.Subquery):
             self._refuse_clauses(node, ("this", "alias"))
             return self.read(node.this)
@@ -174,7 +175,10 @@ class _Parser:
         first, joins, where = self._limited(first, joins, where)
         self._check_joined(first, joins, where)
         items = tuple(self._item(expression, i) for i, expression in enumerate(select.expressions))
-        ranking = self._ranking(select, items)
+        ranking, qualify = self._ranking(select, items)
+        windowed = ranking is None and any(map(windows_in, (*select.expressions, *qualify)))
+        if ranking is not None and ranking.at < len(items):
+            items = tuple(replace(one, expression=None) if i == ranking.at else one for i, one in enumerate(items))
         seen: set[str] = set()
         for item in items:
             if item.name in seen:
@@ -185,7 +189,7 @@ class _Parser:
         conditions = conjuncts(None if having is None else having.this)
         for condition in conditions:
             self._check(condition, aggregates=True)
-        expressions = (*(item.expression for item in items), *conditions, *ranked_by(ranking))
+        expressions = (*(item.expression for item in items), *conditions, *qualify, *ranked_by(ranking))
         grouped = bool(group or conditions) or any(one is not None and any(aggregates_in(one)) for one in expressions)
         if grouped and (star := next((item for item in items if item.star is not None), None)):
             refuse(self.topology, star.place, "* of groups", "the columns of GROUP BY, and aggregates AS a name")
@@ -201,34 +205,30 @@ class _Parser:
             having=conditions,
             distinct=select.args.get("distinct") is not None,
             ranking=ranking,
+            windowed=windowed,
+            qualify=qualify,
             relations=self.relations,
         )
 
-    def _ranking(self, select: exp.Select, items: tuple[Item, ...]) -> Ranking | None:
+    def _ranking(self, select: exp.Select, items: tuple[Item, ...]) -> tuple[Ranking | None, tuple[exp.Expr, ...]]:
         try:
-            ranking = ranking_in(select, [item.name for item in items], self.place)
+            ranking, qualify = ranking_in(select, [item.name for item in items], self.place)
         except Unsupported as error:
             self.refuse(error.node, error.what, error.expected)
-        for node in ranked_by(ranking):
+        for node in (*ranked_by(ranking), *qualify):
             self._check(node, aggregates=True)
-        return ranking
+        return ranking, qualify
 
     def _limited(
         self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]
     ) -> tuple[Relation, tuple[Join, ...], tuple[exp.Expr, ...]]:
-        """Apply `n <= 3` conditions to subqueries with ROW_NUMBER(), and drop conditions that are then redundant."""
+        """Apply `n <= 3` conditions to subqueries with ROW_NUMBER(). Drop conditions that are then redundant."""
         try:
             first, joins, where = limited(first, joins, where)
         except Unsupported as error:
             self.refuse(error.node, error.what, error.expected)
         self.relations |= {one.alias: one for one in (first, *(join.relation for join in joins))}
-        for relation in self.relations.values():
-            self._must_be_limited(relation.query)
         return first, joins, where
-
-    def _must_be_limited(self, query: Query | None) -> None:
-        if isinstance(query, Select) and query.ranking and not query.ranking.most:
-            refuse(self.topology, query.ranking.place, "ROW_NUMBER() without a limit", AROUND)
 
     def _refuse_clauses(self, node: exp.Expr, kept: tuple[str, ...]) -> None:
         ordered = node.args.get("order") and node.args.get("limit") and not node.args.get("offset")
@@ -388,8 +388,7 @@ class _Parser:
             if alias and alias not in self.relations:
                 self.refuse(node, f"unknown table {alias} in {alias}.*", "one of " + ", ".join(self.relations))
             return Item(expression=None, name="", star=alias, place=place)
-        if not isinstance(inner, exp.Window):
-            self._check(inner, aggregates=True)
+        self._check(inner, aggregates=True)
         name = node.alias or (inner.name if isinstance(inner, exp.Column) else "")
         if self.nameless:
             name = f"column {number}"
@@ -397,4 +396,4 @@ class _Parser:
             self.refuse(node, f"{inner.sql('spark')} without a name", f"{inner.sql('spark')} AS name")
         if name.startswith("_"):
             self.refuse(node, f"column {name}", "a name that does not begin with _ (those are reserved): AS another")
-        return Item(expression=None if isinstance(inner, exp.Window) else inner, name=name, star=None, place=place)
+        return Item(expression=inner, name=name, star=None, place=place)

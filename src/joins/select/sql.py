@@ -13,7 +13,7 @@ types and `p.*` are checked in later stages, which have the schemas (see `joins.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from sqlglot import exp
@@ -81,13 +81,15 @@ class Ranking:
     """`ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) AS name`, limited to the first `most` rows.
 
     `order` lists expressions and whether each is descending; NULL sorts before all values. `at` is the index of the
-    number in the SELECT list. `most` is 0 until the condition of the enclosing query is found."""
+    number in the SELECT list, `window` is the original expression. `most` is 0 until the condition of the enclosing
+    query is found."""
 
     partition: tuple[exp.Expr, ...]
     order: tuple[tuple[exp.Expr, bool], ...]
     name: str
     at: int
     place: Place
+    window: exp.Window
     most: int = 0
 
 
@@ -96,7 +98,8 @@ class Select:
     """A SELECT of the supported shape. All conditions in `where` and in `having` must be true.
 
     `grouped`: the rows of the result are groups by the values of `group`. If `group` is empty, there is a single
-    group. `ranking` is its ROW_NUMBER(). `relations` are the tables by alias."""
+    group. `ranking` is its ROW_NUMBER() with a limit. `windowed`: its items or `qualify` have other window functions.
+    `relations` are the tables by alias."""
 
     table: str
     first: Relation
@@ -109,6 +112,8 @@ class Select:
     having: tuple[exp.Expr, ...] = ()
     distinct: bool = False
     ranking: Ranking | None = None
+    windowed: bool = False
+    qualify: tuple[exp.Expr, ...] = ()
     relations: dict[str, Relation] = field(default_factory=dict)
 
 
@@ -165,3 +170,12 @@ def selects_of(query: Query) -> Iterator[Select]:
 def items_of(query: Query) -> tuple[Item, ...]:
     """Return the SELECT list of a query. For a union it is that of the first branch."""
     return query.branches[0].items if isinstance(query, Union) else query.items
+
+
+def numbered(query: Query) -> Query:
+    """Return a query whose ROW_NUMBER() has no limit as one that computes it as a window function."""
+    if not isinstance(query, Select) or query.ranking is None or query.ranking.most:
+        return query
+    items = list(query.items)
+    items[query.ranking.at] = replace(items[query.ranking.at], expression=query.ranking.window)
+    return replace(query, items=tuple(items), ranking=None, windowed=True)

@@ -20,6 +20,7 @@ from joins.steps.exact import added, zero
 from joins.steps.results import Contents, results_of
 from joins.steps.state import no_row, whole_row
 from joins.steps.top import first_rows
+from joins.steps.windows import window_rows
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,9 +93,11 @@ def _changed(kept: Contents, tally: GroupChange) -> bool:
 
 
 def rows_of(group: Grouping, key: bytes, state: GroupState) -> tuple[dict[bytes, bytes], list[Result]]:
-    """Return the texts of the group's rows by name: its one row, or its first rows."""
+    """Return the texts of the group's rows by name: its one row, its first rows, or all with window functions."""
     if group.top is not None:
         return first_rows(group.top, key, state.kept.bags[0]), []
+    if group.windows is not None:
+        return window_rows(group.windows, key, state.kept.bags[0])
     texts, failed = results_of(group, state.kept)
     return {key: b",".join([*([key] if group.keys else []), *texts])}, failed
 

@@ -46,6 +46,14 @@ class Tuples:
         """Yield the tuples in order with their counts."""
         yield from self._entries
 
+    def peers(self, ordered: int) -> list[int]:
+        """Return for each tuple the index of the first one that is equal in the first `ordered` values."""
+        found: list[int] = []
+        for at, key in enumerate(self._keys):
+            same = at > 0 and self._keys[at - 1][:ordered] == key[:ordered]
+            found.append(found[-1] if same else at)
+        return found
+
     def change(self, counts: Mapping[tuple[Canonical, ...], int]) -> bool:
         """Add to the counts of tuples, also negative numbers; return False if a count would fall below 0."""
         return min((self._count(list(values), times) for values, times in counts.items()), default=0) >= 0

@@ -124,9 +124,10 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       return sound;
     }
 
-    /** Its texts by name: its one row, or its first rows. */
+    /** Its texts by name: its one row, its first rows, or all with window functions. */
     Map<Object, byte[]> rows(byte[] key, Collection<Object> letters) {
       if (group.top != null) return group.top.rows(key, bags[0]);
+      if (group.windows != null) return group.windows.rows(key, bags[0], group, letters);
       return Collections.singletonMap((Object) ByteBuffer.wrap(key), row(key, letters));
     }
 

@@ -14,7 +14,8 @@ final class Group {
   final Numeric[] types; // per total
   final SortKey[] bags;
   final Result[] results;
-  final Top top; // null: the result's rows are the groups
+  final Top top; // null: the result's rows are the groups, or those of `windows`
+  final Windows windows; // null: no window functions
   private final Numeric[] lasts; // per bag, the last value's type
 
   Group(JsonNode group) {
@@ -51,6 +52,8 @@ final class Group {
     }
     JsonNode first = Message.at(group, "top");
     top = first == null || first.isNull() ? null : new Top(first, keys.length, bags[0]);
+    JsonNode over = Message.at(group, "windows");
+    windows = over == null || over.isNull() ? null : new Windows(over, keys.length, bags[0]);
   }
 
   /** Reads the group from a fragment's program. */

@@ -22,6 +22,11 @@ final class Result {
     type = new Fraction(Message.at(result, "type"));
   }
 
+  /** Whether it is the last value of the greatest tuple of its bag. */
+  boolean last() {
+    return finish.equals("last");
+  }
+
   /** The value for a group with this number of rows: `joins.steps.results.FINISHES`. */
   byte[] of(long rows, Sum[] sums, Bag[] bags) {
     if (finish.equals("rows")) return number(rows);

@@ -36,6 +36,13 @@ final class SortKey {
     return values.length;
   }
 
+  /** The offset after a tuple's first values. */
+  int end(byte[] key, int count) {
+    int at = 0;
+    for (int i = 0; i < count; i++) at = values[i].end(key, at);
+    return at;
+  }
+
   /** Decodes a tuple's values to canonical texts, from index `place` on in an array. */
   void texts(byte[] key, byte[][] into, int place) {
     int at = 0;

@@ -34,7 +34,7 @@ final class Top {
     return rows;
   }
 
-  private static byte[] text(byte[][] texts, int[] places) {
+  static byte[] text(byte[][] texts, int[] places) {
     Bytes out = new Bytes(64);
     for (int i = 0; i < places.length; i++) {
       if (i > 0) out.put(',');

@@ -8,14 +8,15 @@ from __future__ import annotations
 MANY = 1_000_000
 # The fewest and the most arguments.
 _COUNTS: dict[tuple[int, int], str] = {
+    (0, 0): "rank dense_rank row_number percent_rank cume_dist",
     (1, 1): "upper lower trim ltrim rtrim reverse length char_length md5 abs floor ceil sqrt exp ln log10 year quarter "
-    "month day weekofyear dayofweek dayofyear hour minute second last_day to_date date st_x st_y st_longitude "
+    "ntile month day weekofyear dayofweek dayofyear hour minute second last_day to_date date st_x st_y st_longitude "
     "st_latitude st_srid st_astext st_aswkt sum avg min max count_if bool_and bool_or collect_list collect_set",
-    (1, 2): "round",
-    (1, 3): "position",  # position('a' IN s)
+    (1, 2): "round first_value last_value first last",
+    (1, 3): "position lag lead",  # position('a' IN s)
     (2, 2): "nullif ifnull nvl left right instr contains startswith endswith sha2 get_json_object power datediff "
     "date_add date_sub add_months date_trunc date_format try_add try_subtract try_multiply try_divide max_by min_by "
-    "locate",
+    "locate nth_value",
     (2, 3): "if substring substr replace lpad rpad",
     (2, MANY): "greatest least",
     (1, MANY): "coalesce concat concat_ws count",

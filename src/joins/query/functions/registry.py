@@ -28,6 +28,7 @@ from joins.query.value_types import (
     spark_type,
     time_of,
 )
+from joins.query.windows import call_of, windows_in
 
 _ABSOLUTE = 34  # most digits of a decimal for which Spark's abs() is exact; beyond them it may end the query
 
@@ -242,9 +243,14 @@ def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
 
     With `aggregates`, calls of aggregate functions are allowed."""
     if isinstance(node, exp.Window):
-        text = f"{node.sql('spark')} within an expression or a condition"
-        expected = "ROW_NUMBER() OVER (…) AS n as a column of a query in FROM, and WHERE n <= 10 around it"
-        refuse(node, text, f"{expected}; or sum(a.x) OVER (PARTITION BY a.y) without ORDER BY")
+        if not aggregates:
+            expected = "QUALIFY, or the window function AS a column of a query in FROM"
+            refuse(node, f"{node.sql('spark')} in a condition", expected)
+        for part in call_of(node).parts():
+            if within := windows_in(part):
+                refuse(within[0], "a window function within another one", "the inner one in a query in FROM")
+            check_shape(part, aggregates=True)
+        return
     call = next(aggregates_in(node), None)
     if call is node:
         if not aggregates:

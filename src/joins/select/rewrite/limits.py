@@ -26,6 +26,8 @@ def with_limits(statement: exp.Expr) -> exp.Expr:
         order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
         if order is None or not isinstance(limit, exp.Limit) or select.args.get("qualify"):
             continue
+        if select.args.get("distinct") is not None:  # the limit is for distinct rows
+            continue
         if limit.args.get("expressions") or not known_order(order.expressions, select):
             continue
         window = exp.Window(

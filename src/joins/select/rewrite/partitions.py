@@ -6,12 +6,13 @@
 
 `joins.select.rewrite.subqueries` then makes joins with groups of them. NULL is a partition, too, but equal to nothing:
 its value is a subquery of its own, with `IS NULL`. `joins.select.flatten` omits it for a column that is never NULL.
-Windows that this module leaves are refused."""
+`joins.select.over.windowed` computes the windows that this module leaves."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
+from joins.query.aggregate_functions import CALLS
 from joins.query.aggregates import aggregates_in
 from joins.select.rewrite.subqueries import IF_NULL
 
@@ -37,7 +38,7 @@ def with_partitions(statement: exp.Expr) -> exp.Expr:
 def _is_whole(node: exp.Window, select: exp.Select) -> bool:
     """Return whether a window is an aggregate over whole partitions, by at most two columns of one table."""
     call = node.this.this if isinstance(node.this, exp.Filter) else node.this
-    if not isinstance(call, exp.AggFunc) or isinstance(call, exp.RowNumber) or not any(aggregates_in(node.this)):
+    if not isinstance(call, CALLS) or isinstance(call, exp.ArrayAgg | exp.ArrayUniqueAgg):
         return False
     if any(node.args.get(key) is not None for key in ("order", "spec", "alias")):
         return False

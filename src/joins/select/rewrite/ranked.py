@@ -4,8 +4,9 @@ partition.
     SELECT t.* FROM (SELECT o.*, ROW_NUMBER() OVER (PARTITION BY o.customer_id ORDER BY o.amount DESC) AS n FROM o) t
     WHERE t.n <= 3
 
-Without a limit, each change would renumber a whole partition. With one, at most that many rows change. The limit is
-a condition of the enclosing query. It is moved into the subquery with the ROW_NUMBER() (`Ranking.most`)."""
+Without a limit, a change may renumber a whole partition, and ROW_NUMBER() is a window function as any other
+(`joins.select.over.windowed`). With one, at most that many rows change. The limit is a condition of the enclosing
+query. It is moved into the subquery with the ROW_NUMBER() (`Ranking.most`)."""
 
 from __future__ import annotations
 
@@ -15,66 +16,50 @@ from dataclasses import replace
 from sqlglot import exp
 
 from joins.query.typed import refuse
+from joins.query.windows import order_of, windows_in
 from joins.select.names import same_name
-from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts
+from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts, numbered
 
 MOST = 100
-FORM = "ROW_NUMBER() OVER (PARTITION BY a.x ORDER BY a.y DESC) AS n"
-WHOLE = "sum(a.x) OVER (PARTITION BY a.y), of one or two plain columns of one table, without ORDER BY and DISTINCT"
-AROUND = "SELECT t.x, t.n FROM (SELECT …) t WHERE t.n <= 10"
 HIDDEN = "_n"  # the number in a query that does not select it
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
-def ranking_in(select: exp.Select, names: Sequence[str], place: Callable[[exp.Expr], Place]) -> Ranking | None:
-    """Return the ROW_NUMBER() of a query, from its result columns or from QUALIFY, which also sets the limit.
+def ranking_in(
+    select: exp.Select, names: Sequence[str], place: Callable[[exp.Expr], Place]
+) -> tuple[Ranking | None, tuple[exp.Expr, ...]]:
+    """Return the ROW_NUMBER() of a query that a limit may follow, and the conditions of QUALIFY that remain.
 
-    Returns None if there is none. Raises Unsupported for other window functions. `names` are the names of the
-    columns."""
-    windows = [(node.unalias(), names[i], i) for i, node in enumerate(select.expressions)]
-    windows = [one for one in windows if isinstance(one[0], exp.Window)]
+    It is the query's only window function, and a result column or in QUALIFY, which then sets the limit. None if
+    there is no such one. `names` are the names of the columns."""
     qualify = select.args.get("qualify")
     conditions = () if qualify is None else conjuncts(qualify.this)
-    windows += [(node, HIDDEN, len(names)) for one in conditions for node in one.find_all(exp.Window)]
+    plain = [(node.unalias(), names[i], i) for i, node in enumerate(select.expressions)]
+    windows = [(one, name, at) for node, name, at in plain for one in windows_in(node)]
+    windows += [(node, HIDDEN, len(names)) for one in conditions for node in windows_in(one)]
     if not windows:
         if conditions:
-            refuse(conditions[0], "QUALIFY without ROW_NUMBER()", "WHERE, or HAVING")
-        return None
-    (window, name, at), *others = windows
-    assert isinstance(window, exp.Window)
-    if others:
-        refuse(others[0][0], "a second window in one query", "a query in FROM for each")
-    if select.args.get("distinct") is not None:
-        refuse(window, "DISTINCT together with ROW_NUMBER()", "DISTINCT in a query in FROM")
-    ranking = _ranking_of(window, name, at, place(window))
+            refuse(conditions[0], "QUALIFY without a window function", "WHERE, or HAVING")
+        return None, ()
+    window, name, at = windows[0]
+    alone = len(windows) == 1 and select.args.get("distinct") is None and _numbers(window)
+    if not alone or (name != HIDDEN and plain[at][0] is not window):
+        return None, conditions
+    partition = tuple(window.args.get("partition_by") or ())
+    order = order_of(window.args["order"])
+    ranking = Ranking(partition=partition, order=order, name=name, at=at, place=place(window), window=window)
     for one in conditions:
         limit = _limit_of(one, name, "", alone=True)
-        if limit is None or not limit[1]:
-            refuse(one, f"QUALIFY {one.sql('spark')}", AROUND)
-        ranking = replace(ranking, most=_most(one, limit[0], ranking.most))
-    return ranking
+        if limit is None or not limit[1] or not 0 < limit[0] <= MOST:
+            return None, conditions
+        ranking = replace(ranking, most=min(limit[0], ranking.most or limit[0]))
+    return ranking, ()
 
 
-def _ranking_of(window: exp.Window, name: str, at: int, place: Place) -> Ranking:
-    """Convert one window expression, without its limit. Raises Unsupported for all but ROW_NUMBER() with ORDER BY."""
-    if not isinstance(window.this, exp.RowNumber):
-        what = f"{window.this.sql('spark')} OVER (…) is not supported"
-        refuse(window, what, f"{FORM}, and around it {AROUND}; or {WHOLE}")
-    if window.args.get("alias") is not None:
-        refuse(window, f"ROW_NUMBER() OVER {window.args['alias'].name}, a window with a name", FORM)
-    if window.args.get("spec") is not None:
-        refuse(window, "a frame of ROW_NUMBER()", FORM)
-    order = window.args.get("order")
-    if order is None:
-        refuse(window, "ROW_NUMBER() without ORDER BY", FORM)
-    found: list[tuple[exp.Expr, bool]] = []
-    for one in order.expressions:
-        descending, nulls_first = bool(one.args.get("desc")), bool(one.args.get("nulls_first"))
-        if nulls_first == descending:  # NULL precedes all values by default, and follows them in descending order
-            found.append((exp.Is(this=one.this.copy(), expression=exp.Null()), nulls_first))
-        found.append((one.this, descending))
-    partition = tuple(window.args.get("partition_by") or ())
-    return Ranking(partition=partition, order=tuple(found), name=name, at=at, place=place)
+def _numbers(window: exp.Window) -> bool:
+    """Return whether a window function is a ROW_NUMBER() with ORDER BY."""
+    plain = window.args.get("alias") is None and window.args.get("spec") is None
+    return isinstance(window.this, exp.RowNumber) and plain and window.args.get("order") is not None
 
 
 def ranked_by(ranking: Ranking | None) -> tuple[exp.Expr, ...]:
@@ -102,7 +87,11 @@ def limited(
             on = tuple(one for one in on if not any(one is other for other in done))
         made.append(replace(join, relation=relation, on=on))
     left = tuple(one for one in where if full or not any(one is other for other in gone))
-    return first, tuple(made), left
+    return _numbered(first), tuple(replace(one, relation=_numbered(one.relation)) for one in made), left
+
+
+def _numbered(relation: Relation) -> Relation:
+    return relation if relation.query is None else replace(relation, query=numbered(relation.query))
 
 
 def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool) -> tuple[Relation, list[exp.Expr]]:
@@ -115,7 +104,7 @@ def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool)
     most, done = query.ranking.most, list[exp.Expr]()
     for condition in conditions:
         limit = _limit_of(condition, query.ranking.name, relation.alias, alone=alone)
-        if limit is not None:
+        if limit is not None and limit[0] <= MOST:
             most = _most(condition, limit[0], most)
             done += [condition] if limit[1] else []
     return replace(relation, query=replace(query, ranking=replace(query.ranking, most=most))), done

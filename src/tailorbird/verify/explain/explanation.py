@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cdc.model.types import Canonical
+from cdc.model.types import Canonical, LogicalType
 from cdc.stored.traces import GroupCount, Origin
+from joins.evaluate.casting import single
 from joins.query.nodes import Node, PlanSource
 from joins.query.plan import Plan
 from tailorbird.verify.explain.lineage import Input, Lineage, lineages
@@ -136,7 +137,7 @@ def _cell(lineage: Lineage, row: TracedRow, events: Mapping[int, TracedEvent]) -
     event_values = {f"{events[one.node].alias}.{one.column}": _event_value(events, one) for one in found}
     agrees = None
     if len(inputs) == 1 and inputs[0].plain and not inputs[0].grouped and event_values:
-        agrees = _event_value(events, inputs[0]) == value
+        agrees = _same(_event_value(events, inputs[0]), value, lineage.type)
     return ExplainedCell(
         column=lineage.column,
         value=value,
@@ -145,6 +146,13 @@ def _cell(lineage: Lineage, row: TracedRow, events: Mapping[int, TracedEvent]) -
         event_values=event_values,
         agrees=agrees,
     )
+
+
+def _same(event: Canonical, stored: Canonical, type_: LogicalType) -> bool:
+    """Return whether an event contains a stored value. A FLOAT is stored as its four bytes."""
+    if type_.kind == "float32" and isinstance(event, int | float):
+        return single(event) == stored
+    return event == stored
 
 
 def _is_found(events: Mapping[int, TracedEvent], one: Input) -> bool:

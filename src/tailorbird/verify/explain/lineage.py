@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import NamedTuple
 
+from cdc.model.types import LogicalType
 from joins.query.aggregate_functions import BY_NAME
-from joins.query.group import Grouping, Result
+from joins.query.group import Grouping, Result, Windows
 from joins.query.nodes import PlanSource
 from joins.query.plan import Fragment, Plan
 
@@ -26,9 +27,10 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """A result column, its expression, and its source columns. For a UNION these are the columns of every branch."""
+    """A result column, its type, its expression, and its source columns: for a UNION those of every branch."""
 
     column: str
+    type: LogicalType
     expression: str
     inputs: tuple[Input, ...]
 
@@ -38,6 +40,7 @@ def lineages(plan: Plan) -> tuple[Lineage, ...]:
     return tuple(
         Lineage(
             column=output.name,
+            type=output.type,
             expression=output.origin,
             inputs=tuple(dict.fromkeys(_of_value(plan, plan.last, output.index))),
         )
@@ -78,10 +81,32 @@ def _of_group(group: Grouping, index: int) -> Iterator[int]:
         (bag,) = group.bags
         reported = [*group.keys, *(group.arguments[one] for one in bag.arguments)]
         yield from reported[group.top.values[index] :][:1]  # the row's number follows them
+    elif group.windows is not None:
+        yield from _of_window(group, group.windows, group.windows.values[index])
     elif index < keys:
         yield group.keys[index]
     else:
         yield from (group.arguments[one] for one in _arguments(group, group.results[index - keys]))
+
+
+def _of_window(group: Grouping, windows: Windows, place: int) -> Iterator[int]:
+    """Yield the indexes of the values from which value number `place` is computed: of a key, a tuple or a function."""
+    (bag,) = group.bags
+    row = [*group.keys, *(group.arguments[one] for one in bag.arguments)]
+    held = row[len(group.keys) :]
+    if place < len(row):
+        yield row[place]
+        return
+    function = windows.functions[place - len(row)]
+    if function.kind == "aggregate":
+        result = windows.results[function.number]
+        reads = BY_NAME[result.function].reads
+        if reads != "rows":
+            total = reads == "total"
+            read = (windows.totals[result.of].argument,) if total else windows.bags[result.of].arguments
+            yield from (held[one] for one in read)
+        return
+    yield from (held[one] for one in (function.argument, function.default) if one >= 0)
 
 
 def _arguments(group: Grouping, result: Result) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ it, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -55,23 +55,16 @@ def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree,
     assert ranking is not None  # the caller has checked it
     columns = {column.name: column for column in inner.rows.columns}
     said = {item.name: item for item in flat.items}
-    for names, kinds, word in (
-        (flat.partition, _NO_GROUPS, "PARTITION"),
-        ([n for n, _ in flat.order], _NO_ORDER, "ORDER"),
-    ):
-        for name in names:
-            if columns[name].type.kind in kinds:
-                what = f"{word} BY {text_of_expression(said[name].expression)}, a {columns[name].type}"
-                expected = "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING"
-                refuse(topology, said[name].place, what, expected)
+    places = {name: (said[name].expression, said[name].place) for name in (*flat.partition, *dict(flat.order))}
+    check_order(topology, columns, flat.partition, [name for name, _ in flat.order], places)
     key = inner.rows.primary_key
-    ties[ranking.place] = _ties(topology, flat, select, inner)
+    ties[ranking.place] = ties_of_rows(topology, flat, select, inner, ranking.place)
     shown = [column for column in inner.rows.columns if column.name[0] != "_"]
     number = QueryColumn(name=ranking.name, type=INT32, nullable=False, origin="ROW_NUMBER()")
     shown.insert(_place_of_number(flat, select), number)
     hidden = [column for column in inner.rows.columns if column.name[0] == "_"]
-    places = (*flat.partition, *((number.name,) if ranking.most > 1 else ()))
-    keys = [one for one in (places, *keys_of(inner.rows)) if one]
+    numbers = (*flat.partition, *((number.name,) if ranking.most > 1 else ()))
+    keys = [one for one in (numbers, *keys_of(inner.rows)) if one]
     keys.sort(key=lambda one: any(name[0] == "_" for name in one))  # keys that a query can name come before others
     return BoundTop(
         inner=inner,
@@ -81,6 +74,23 @@ def first_rows(topology: Topology, flat: Flat, select: Select, inner: BoundTree,
         most=ranking.most,
         rows=QueryRows(columns=(*shown, *hidden), primary_key=keys[0], also=tuple(keys[1:])),
     )
+
+
+def check_order(
+    topology: Topology,
+    columns: Mapping[str, QueryColumn],
+    partition: Sequence[str],
+    order: Sequence[str],
+    places: Mapping[str, tuple[exp.Expr, Place]],
+) -> None:
+    """Raise TopologyError for columns whose type cannot be in PARTITION BY or ORDER BY. `places` are their texts."""
+    for names, kinds, word in ((partition, _NO_GROUPS, "PARTITION"), (order, _NO_ORDER, "ORDER")):
+        for name in names:
+            if columns[name].type.kind in kinds:
+                node, place = places[name]
+                what = f"{word} BY {text_of_expression(node)}, a {columns[name].type}"
+                expected = "values that compare exactly: CAST(… AS DECIMAL(18,6)), or AS STRING"
+                refuse(topology, place, what, expected)
 
 
 def _place_of_number(flat: Flat, select: Select) -> int:
@@ -99,20 +109,19 @@ def visible(reading: Flat) -> Flat:
     return reading
 
 
-def _ties(topology: Topology, flat: Flat, select: Select, inner: BoundTree) -> tuple[exp.Expr, ...]:
-    """Return the key of the numbered rows, as expressions that the original query can contain."""
-    assert select.ranking is not None
+def ties_of_rows(
+    topology: Topology, flat: Flat, select: Select, inner: BoundTree, place: Place
+) -> tuple[exp.Expr, ...]:
+    """Return the key of the ordered rows, as expressions that the original query can contain."""
     items = {item.name: item.expression for item in inner.flat.items}
     found = []
     for name in inner.rows.primary_key:
         node = items[name]
         said = _of_groups(flat, select, node) if select.grouped else _name_in_query(flat, node)
         if said is None:
-            what = (
-                "rows that are equal in the order of ROW_NUMBER() are distinguished by a key that the query cannot name"
-            )
+            what = "rows that are equal in ORDER BY are distinguished by a key that the query cannot name"
             expected = "the key of the table among the columns of the query in FROM"
-            refuse(topology, select.ranking.place, what, expected)
+            refuse(topology, place, what, expected)
         found.append(said)
     return tuple(found)
 
