@@ -13,7 +13,8 @@ from sqlglot import exp
 from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import LogicalType
 from cdc.topology.topology import Table, Topology
-from joins.oracle.scalars import Collected, Scalar, Scalars, Shown
+from joins.oracle.called import Collected, Scalar, Shown
+from joins.oracle.scalars import Scalars
 from joins.oracle.window_calls import TIES
 from joins.query.windows import call_of
 from joins.select.compiler import ties_of

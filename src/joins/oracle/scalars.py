@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from cdc.model.types import LogicalType
+from joins.oracle.called import Collected, QueryShape, Scalar, Shown
 from joins.oracle.native import Deps, Rewritten, alike, counted, is_negative, key_of, operands, together, with_parts
 from joins.oracle.window_calls import over, split, with_expression
 from joins.query.aggregates import Keeping, aggregates_in, arguments_of, widened, widens
@@ -30,53 +31,6 @@ _NONE: Deps = frozenset()
 ORDER = "order"  # replaces the compiled form of the sort key of a TIME
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 _NATIVE = (exp.And, exp.Or, exp.Not, exp.Is, exp.Exists)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scalar:
-    """A Python function that replaces an expression. `sql` is the compiled form over values of `types`.
-
-    `text` is the original expression, for messages. `reason` says why its value is unknown, if that is known in
-    advance."""
-
-    name: str
-    sql: str
-    types: tuple[LogicalType, ...]
-    type: LogicalType
-    text: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """A function of the list of all values of a group, each of type `of`.
-
-    Unless `alone`, the function has more arguments, and its result is unknown.
-    """
-
-    name: str
-    function: str
-    of: LogicalType
-    type: LogicalType
-    text: str
-    alone: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A column of a query, its type, and the functions that it depends on (`deps`)."""
-
-    name: str
-    type: LogicalType
-    deps: Deps
-
-
-@dataclass(frozen=True, slots=True)
-class QueryShape:
-    """The columns of a query, and the functions that decide which rows it has."""
-
-    columns: tuple[Shown, ...]
-    rows: Deps
 
 
 @dataclass(slots=True)

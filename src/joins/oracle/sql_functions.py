@@ -14,9 +14,10 @@ from cdc.model.types import Kind, LogicalType
 from joins.evaluate.evaluating import prepared
 from joins.evaluate.moments import DAY, days_of
 from joins.evaluate.unknown import UnknownValue
+from joins.oracle.called import Collected, Scalar
 from joins.oracle.collected import collected
 from joins.oracle.duckdb_types import duckdb_type
-from joins.oracle.scalars import ORDER, Collected, Scalar
+from joins.oracle.scalars import ORDER
 from joins.query.value_types import MOST_DIGITS, NULL, duration_of, family
 
 _FIRST, _LAST = days_of(1, 1, 1), days_of(9999, 12, 31)
