@@ -91,40 +91,36 @@ KINDS = (
     ),
     Kind(
         name="rank and dense_rank",
-        query=f"SELECT o.id, rank() OVER (PARTITION BY o.customer_id ORDER BY o.amount) AS r FROM {ORDERS}",
+        query=f"SELECT o.id, rank() OVER (PARTITION BY o.customer_id ORDER BY o.amount) AS r, "
+        f"dense_rank() OVER (PARTITION BY o.customer_id ORDER BY o.amount) AS d FROM {ORDERS}",
         key="id",
-        refused="ROW_NUMBER",
     ),
     Kind(
         name="lag and lead",
-        query=f"SELECT o.id, lag(o.amount) OVER (PARTITION BY o.customer_id ORDER BY o.id) AS r FROM {ORDERS}",
+        query=f"SELECT o.id, lag(o.amount) OVER (PARTITION BY o.customer_id ORDER BY o.id) AS r, "
+        f"lead(o.amount) OVER (PARTITION BY o.customer_id ORDER BY o.id) AS l FROM {ORDERS}",
         key="id",
-        refused="ROW_NUMBER",
     ),
     Kind(
         name="first_value",
         query=f"SELECT o.id, first_value(o.amount) OVER (PARTITION BY o.customer_id ORDER BY o.id) AS r FROM {ORDERS}",
         key="id",
-        refused="ROW_NUMBER",
     ),
     Kind(
         name="ntile",
         query=f"SELECT o.id, ntile(4) OVER (PARTITION BY o.customer_id ORDER BY o.id) AS r FROM {ORDERS}",
         key="id",
-        refused="ROW_NUMBER",
     ),
     Kind(
         name="running sum",
         query=f"SELECT o.id, sum(o.amount) OVER (PARTITION BY o.customer_id ORDER BY o.id) AS r FROM {ORDERS}",
         key="id",
-        refused="without ORDER BY",
     ),
     Kind(
         name="frame of rows",
         query=f"SELECT o.id, avg(o.amount) OVER (PARTITION BY o.customer_id ORDER BY o.id "
         f"ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS r FROM {ORDERS}",
         key="id",
-        refused="without ORDER BY",
     ),
     Kind(
         name="aggregate of a partition",

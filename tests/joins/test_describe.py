@@ -180,3 +180,21 @@ def test_the_first_rows_of_groups_are_reported() -> None:
     assert f"  after    aggregate 1: {first}; keeps all rows in this order, by group\n" in text
     assert json_of_plan(plan)["below"][0]["group"]["first"] == first
     assert f"<title>{first}</title>" in svg_of_plan(plan)
+
+
+def test_the_cost_of_window_functions_is_reported() -> None:
+    """Text, JSON and drawing show the functions, the order, and that a change reads its whole partition."""
+    query = (
+        "SELECT o.id, o.state, lag(o.id, 2) OVER (PARTITION BY o.state ORDER BY o.customer_id) AS l FROM shop.orders o"
+    )
+    plan = replace(CASE, query=query, row_key=["id"]).plan()
+    windows = "LAG(o.id, 2) over rows by shop.shop.orders.customer_id"
+    text = text_of_plan(plan)
+    assert text.startswith(
+        "wide: one row per row of o, with window functions, row key id\n\nrows 1, with window functions"
+    )
+    assert f"  after    aggregate 1: {windows}; keeps all rows in this order, by partition\n" in text
+    assert "a change reads all rows of its partition, and writes those whose values change" in text
+    assert "partitioned by shop.shop.orders.state" in text
+    assert json_of_plan(plan)["below"][0]["group"]["windows"] == windows
+    assert f"<title>{windows}</title>" in svg_of_plan(plan)

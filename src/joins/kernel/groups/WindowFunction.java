@@ -85,8 +85,9 @@ final class WindowFunction {
     for (int row = 0; row < rows.length; row++) {
       long place;
       int least = 0, most = before[rows.length];
-      if (kind.equals("offset")) place = number <= 0 ? (long) before[row] + number : (long) before[row + 1] + number - 1;
-      else {
+      if (kind.equals("offset")) {
+        place = number <= 0 ? (long) before[row] + number : (long) before[row + 1] + number - 1;
+      } else {
         least = before[from(partition, row)];
         most = before[to(partition, row)];
         place = number < 0 ? most - 1 : (long) least + number - 1;
