@@ -148,7 +148,9 @@ def test_refused_documents_are_named_and_the_others_are_indexed(
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "\x00\x01\x1f\x7f", "<b>&amp;</b>", "é😀\ufffe", "x" * 40_000, "é" * 200_000, '{"a": "\\u0000"}']
+    "text",
+    ["", " ", "\x00\x01\x1f\x7f", "<b>&amp;</b>", "é😀\ufffe", "x" * 40_000, "é" * 200_000, '{"a": "\\u0000"}'],
+    ids=["empty", "blank", "control", "markup", "wide", "large", "larger than a term", "escape"],
 )
 def test_texts_are_read_back_unchanged(collection: SolrCollection, url: str, name: str, text: str) -> None:
     """No value is refused, cleaned or cut: not the empty text, control characters or 400,000 bytes."""
