@@ -208,7 +208,7 @@ def left_out(capture: PolicedPg) -> set[str]:
 
 
 def test_a_hidden_key_stays_on_the_host(policed: Callable[..., PolicedPg]) -> None:
-    """It is in the log's old rows, and a snapshot would order its rows by it. Rows are told apart by another key.
+    """It is in the log's old rows, and a snapshot would order its rows by it. Another key identifies its rows.
 
     Without another key, or if the log identifies rows by the hidden one, the table is left out.
     """

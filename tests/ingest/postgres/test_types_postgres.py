@@ -164,17 +164,21 @@ def _after(record: Any) -> dict[str, Any] | None:
 
 
 @pytest.mark.integration
-def test_a_row_whose_key_is_refused_has_no_record(capture: Capture) -> None:
-    """Its changes are dead letters; no record has the server's text as its key."""
+@pytest.mark.parametrize("day", ["infinity", pytest.param("0044-03-15 BC", marks=pytest.mark.matrix)])
+def test_a_row_whose_key_is_refused_has_no_record(capture: Capture, day: str) -> None:
+    """Its changes are dead letters that name the value; no record has the server's text as its key."""
     captured = capture("[t]")
-    captured.sql("CREATE TABLE t (d DATE PRIMARY KEY, v INT)", "INSERT INTO t VALUES ('infinity', 1)")
+    captured.sql("CREATE TABLE t (d DATE PRIMARY KEY, v INT)", f"INSERT INTO t VALUES ('{day}', 1)")
     captured.start()
     captured.caught_up()
-    captured.sql("UPDATE t SET v = 2", "UPDATE t SET d = '2020-01-01'", "UPDATE t SET d = 'infinity'", "DELETE FROM t")
+    captured.sql("UPDATE t SET v = 2", "UPDATE t SET d = '2020-01-01'", f"UPDATE t SET d = '{day}'", "DELETE FROM t")
     captured.caught_up()
     captured.stop()
     assert {bytes(record.key or b"") for record in captured.records("t")} == {b'{"d":"2020-01-01Z"}'}
     assert captured.state("t") == {}
+    dead_letters = captured.dead_letters()
+    assert len(dead_letters) >= 4
+    assert [one for one in dead_letters if "why" in one and f"column d: {day}" not in one["why"]] == []
 
 
 def test_a_type_that_is_created_later_is_looked_up() -> None:
