@@ -38,7 +38,7 @@ class _Scope:
     """The names that are visible in a SELECT: columns by relation, and those of the enclosing SELECT (`outer`).
 
     If the SELECT is grouped, `leaves` are the rewritten GROUP BY expressions by their SQL. `again` are the columns that
-    a table shares with those before it, by USING or NATURAL."""
+    a table shares with those before it, by USING or NATURAL, in lower case."""
 
     relations: dict[str, dict[str, Shown]] = field(default_factory=dict)
     outer: _Scope | None = None
@@ -91,10 +91,11 @@ class Scalars:
         scope, rows = _Scope(outer=outer), _NONE
         rows |= self._relation(node.args["from_"].this, scope)
         for join in node.args.get("joins") or ():
-            known = {name for columns in scope.relations.values() for name in columns}
+            known = {name.casefold() for columns in scope.relations.values() for name in columns}
             rows |= self._relation(join.this, scope)
-            alias, using = join.this.alias_or_name, {one.name for one in join.args.get("using") or ()}
-            scope.again[alias] = known & {*scope.relations[alias]} if join.method == "NATURAL" else using
+            alias, using = join.this.alias_or_name, {one.name.casefold() for one in join.args.get("using") or ()}
+            own = {name.casefold() for name in scope.relations[alias]}
+            scope.again[alias] = known & own if join.method == "NATURAL" else using
         for join in node.args.get("joins") or ():
             if (on := join.args.get("on")) is not None:
                 rows |= self._put(join, "on", on, scope)
@@ -108,7 +109,7 @@ class Scalars:
                 wanted = item.table if isinstance(item, exp.Column) else ""
                 for alias, columns in scope.relations.items() if not wanted else [(wanted, scope.relations[wanted])]:
                     again = set[str]() if wanted else scope.again.get(alias, set())
-                    shown += [column for column in columns.values() if column.name not in again]
+                    shown += [column for column in columns.values() if column.name.casefold() not in again]
                 made.append(item)
                 continue
             found_item = self._expression(item, scope)

@@ -24,6 +24,7 @@ from joins.select.connected import meets_all
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin, ReadQuery
 from joins.select.names import Shared, same_name
 from joins.select.parser import parse_query
+from joins.select.rewrite.grouping_sets import ALIAS
 from joins.select.rows import Shape
 from joins.select.sql import Item, Join, Place, Query, Relation, Select, place_of, refuse
 
@@ -116,7 +117,7 @@ class _Flattener:
             sides = self.shared.value(before, *owners[0]).copy(), own[mine].copy()
             equality = exp.EQ(this=sides[0].copy(), expression=sides[1].copy())
             found.append(Condition(expression=equality, place=join.place))
-            self.shared.add(owners[0][1], (owners[0][0], relation.alias), sides, full=join.full)
+            self.shared.add(owners[0], (relation.alias, mine), sides, full=join.full)
         return found
 
     def _must_be_whole(self, aliases: list[str], place: Place) -> None:
@@ -231,6 +232,11 @@ class _Flattener:
             node = items[number - 1].expression or node
         elif isinstance(node, exp.Column) and not self._names_a_column(node):
             node = self._expand_names(node, items)
+        if (alias := node.meta.get(ALIAS)) and self._names_a_column(exp.column(alias)):
+            expected = f"GROUP BY … {node.sql()}, or another name than {alias} for the result column"
+            self.refuse(
+                place, f"{alias}, a column of a table and of the result, in ROLLUP, CUBE or GROUPING SETS", expected
+            )
         return Condition(expression=self._bound(node, place), place=place)
 
     def _names_a_column(self, node: exp.Column) -> bool:

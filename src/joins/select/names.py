@@ -34,35 +34,42 @@ def text_of(node: exp.Expr) -> str:
 
 @dataclass(slots=True)
 class Shared:
-    """The columns that joins with USING and NATURAL share: by name, their value and the tables that have them."""
+    """The columns that joins with USING and NATURAL share, by their names in lower case: the value of each, and how the
+    tables that have it write its name."""
 
     values: dict[str, exp.Expr] = field(default_factory=dict)
-    tables: dict[str, set[str]] = field(default_factory=dict)
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def owners(self, scope: Mapping[str, Columns], name: str) -> list[tuple[str, str]]:
         """Return the tables that have a column of this name, each with the exact name. Shared columns count once."""
         found = [(alias, own) for alias, columns in scope.items() if (own := same_name(columns, name)) is not None]
+        shared = [one for one in found if self._shares(*one)]
         exact = [one for one in found if one[1] == name]
-        found = exact or found
-        shared = [one for one in found if one[0] in self.tables.get(one[1], ())]
-        return [one for one in found if one not in shared[1:]]
+        return [*shared[:1], *(one for one in exact or ([] if shared else found) if one not in shared)]
 
     def value(self, scope: Mapping[str, Columns], alias: str, name: str) -> exp.Expr:
         """Return what a column without a table's name stands for."""
-        return self.values[name] if alias in self.tables.get(name, ()) else scope[alias][name]
+        return self.values[name.casefold()] if self._shares(alias, name) else scope[alias][name]
 
     def star(self, scope: Mapping[str, Columns]) -> Iterator[tuple[str, exp.Expr]]:
         """Yield the columns of `*`, each shared one once."""
         done = set[str]()
         for alias, columns in scope.items():
             for name in columns:
-                shared = alias in self.tables.get(name, ())
-                if not (shared and name in done):
+                shared = self._shares(alias, name)
+                if not (shared and name.casefold() in done):
                     yield name, self.value(scope, alias, name)
                 if shared:
-                    done.add(name)
+                    done.add(name.casefold())
 
-    def add(self, name: str, tables: tuple[str, str], values: tuple[exp.Expr, exp.Expr], *, full: bool) -> None:
-        """Add a column that two tables share. In a FULL JOIN either row may be missing."""
+    def add(
+        self, first: tuple[str, str], second: tuple[str, str], values: tuple[exp.Expr, exp.Expr], *, full: bool
+    ) -> None:
+        """Add a column that two tables share, each given with the column's name in it. In a FULL JOIN either row may be
+        missing."""
+        name = first[1].casefold()
         self.values[name] = exp.Coalesce(this=values[0], expressions=[values[1]]) if full else values[0]
-        self.tables.setdefault(name, set()).update(tables)
+        self.tables.setdefault(name, {}).update([first, second])
+
+    def _shares(self, alias: str, name: str) -> bool:
+        return self.tables.get(name.casefold(), {}).get(alias) == name

@@ -30,11 +30,13 @@ def with_cases(statement: exp.Expr) -> exp.Expr:
 
 
 def _defined(node: exp.Expr) -> list[str]:
-    """Return the names of WITH that a query can use."""
+    """Return the names of WITH that a query can use. A query of WITH cannot read itself."""
     found: list[str] = []
+    around: exp.Expr | None = None
     while (parent := node.parent) is not None:
         node, named = parent, parent.args.get("with_")
-        found += [one.alias for one in named.expressions] if isinstance(named, exp.With) else []
+        around = node if isinstance(node, exp.CTE) else around
+        found += [one.alias for one in named.expressions if one is not around] if isinstance(named, exp.With) else []
     return found
 
 

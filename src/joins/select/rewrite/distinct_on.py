@@ -24,9 +24,10 @@ def with_distinct_on(statement: exp.Expr) -> exp.Expr:
         if on is None or any(select.args.get(key) for key in _NOT_WITH):
             continue
         written = select.args["order"].expressions if select.args.get("order") else []
-        if not known_order(written, select):
+        first = [exp.Ordered(this=one.unnest()) for one in on.expressions or [on]]
+        if not known_order([*written, *first], select):
             continue
-        parts = [ordered(exp.Ordered(this=one.unnest()), select) for one in on.expressions or [on]]
+        parts = [ordered(one, select) for one in first]
         order = [ordered(one, select) for one in written]
         wanted = {text_of(one.this) for one in parts}
         if written and {text_of(one.this) for one in order[: len(wanted)]} != wanted:

@@ -14,11 +14,13 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
+from joins.query.aggregates import aggregates_in
 from joins.select.names import same_name, text_of
 
 _KEPT = {"expressions", "from_", "joins", "where", "group", "having", "with_"}
 _MOST = 64  # queries that one GROUP BY may become
 _SEVERAL = (exp.Rollup, exp.Cube, exp.GroupingSets)
+ALIAS = "alias"  # key of an expression's meta: the result column by whose name GROUP BY wrote it
 Names = tuple[str, ...]  # the SQL of some columns of GROUP BY
 
 
@@ -64,9 +66,19 @@ def _sets(group: exp.Group, select: exp.Select, keys: dict[str, exp.Expr]) -> li
         keys.update((text_of(one), one) for one in found)
         return tuple(text_of(one) for one in found)
 
+    for one in group.expressions:  # in the order of the text, in which GROUPING_ID() has its bits
+        for column in _columns(one):
+            names(column)
     always = tuple(name for one in plain for name in names(one))
     made = [_expanded(one, names) for one in several]
     return [(*always, *(name for part in chosen for name in part)) for chosen in product(*made)]
+
+
+def _columns(node: exp.Expr) -> list[exp.Expr]:
+    """Return the entries of a part of GROUP BY, from left to right."""
+    if isinstance(node, (exp.Tuple, *_SEVERAL)):
+        return [column for one in node.expressions for column in _columns(one)]
+    return [node]
 
 
 def _expanded(node: exp.Expr, names: Callable[[exp.Expr], Names]) -> list[Names]:
@@ -92,8 +104,21 @@ def _meant(node: exp.Expr, select: exp.Select) -> exp.Expr:
         named = {item.alias: item.unalias() for item in select.expressions if item.alias}
         found = named.get(same_name(named, node.name) or "", node)
         # the name may be that of a column of the table, which precedes that of the result
-        return node if any(same_name([node.name], one.name) for one in found.find_all(exp.Column)) else found
+        if any(same_name([node.name], one.name) for one in found.find_all(exp.Column)) or any(aggregates_in(found)):
+            return node
+        found = found.copy()
+        found.meta[ALIAS] = node.name
+        return found
     return node
+
+
+def _key_of(node: exp.Expr, keys: Mapping[str, exp.Expr]) -> str | None:
+    """Return the column of GROUP BY that an expression is, with or without the table's name. None if it is none."""
+    name = text_of(node)
+    if name in keys or not isinstance(node, exp.Column):
+        return name if name in keys else None
+    same = [key for key, one in keys.items() if isinstance(one, exp.Column) and same_name([one.name], node.name)]
+    return same[0] if len(same) == 1 and not (node.table and keys[same[0]].args.get("table")) else None
 
 
 def _branch(select: exp.Select, keys: Mapping[str, exp.Expr], kept: Names) -> exp.Select:
@@ -103,12 +128,17 @@ def _branch(select: exp.Select, keys: Mapping[str, exp.Expr], kept: Names) -> ex
     def replaced(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Grouping | exp.GroupingId):
             asked = node.expressions or ([node.this] if node.args.get("this") else list(keys.values()))
-            bits = ["01"[text_of(_meant(one, select)) in lacking] for one in asked]
-            return exp.Literal.number(int("".join(bits), 2))
-        if isinstance(node, exp.AggFunc | exp.Query) or text_of(node) in kept:
+            columns = [_key_of(_meant(one, select), keys) for one in asked]
+            if None in columns:
+                return node.copy()  # the parser refuses it
+            return exp.Literal.number(int("".join("01"[one in lacking] for one in columns), 2))
+        # an aggregate and its FILTER read all rows of the group, as do subqueries
+        if isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup | exp.Query):
             return node.copy()
-        if text_of(node) in lacking:
+        if (key := _key_of(node, keys)) in lacking:
             return exp.Case(ifs=[exp.If(this=exp.false(), true=node.copy())])
+        if key is not None or isinstance(node, exp.Column):
+            return node.copy()
         copy = node.copy()
         for child in list(copy.iter_expressions()):
             child.replace(replaced(child))
@@ -125,5 +155,17 @@ def _branch(select: exp.Select, keys: Mapping[str, exp.Expr], kept: Names) -> ex
     found.set("expressions", items)
     found.set("group", exp.Group(expressions=[replaced(one) for one in keys.values()]))
     if (having := select.args.get("having")) is not None:
-        found.set("having", exp.Having(this=replaced(having.this)))
+        found.set("having", exp.Having(this=replaced(_with_values(having.this, select))))
     return found
+
+
+def _with_values(having: exp.Expr, select: exp.Select) -> exp.Expr:
+    """Return HAVING with the expressions of result columns for their names: the second branch of a UNION has none."""
+    named = {item.alias: item.unalias() for item in select.expressions if item.alias}
+    top = exp.Paren(this=having.copy())
+    for column in list(top.find_all(exp.Column)):
+        name = None if column.table else same_name(named, column.name)
+        if name is not None and not column.find_ancestor(exp.AggFunc, exp.Query):
+            column.replace(exp.Paren(this=named[name].copy()))
+    inner: exp.Expr = top.this
+    return inner

@@ -22,7 +22,7 @@ _ROWS, _PLACE = "_q", "place"  # names of the numbered rows, and of their number
 def with_limits(statement: exp.Expr) -> exp.Expr:
     """Return a statement in which every SELECT that has ORDER BY and LIMIT is rewritten."""
     top = exp.Paren(this=statement)
-    for select in list(top.find_all(exp.Select)):
+    for select in reversed(list(top.find_all(exp.Select))):  # the inner ones first: OFFSET copies its SELECT
         order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
         if order is None or not isinstance(limit, exp.Limit) or select.args.get("qualify"):
             continue

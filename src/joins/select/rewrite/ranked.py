@@ -49,7 +49,7 @@ def ranking_in(
     order = order_of(window.args["order"])
     ranking = Ranking(partition=partition, order=order, name=name, at=at, place=place(window), window=window)
     for one in conditions:
-        limit = _limit_of(one, name, "", alone=True)
+        limit = _limit_of(one, name, names, "", alone=True)
         if limit is None or not limit[1] or not 0 < limit[0] <= MOST:
             return None, conditions
         ranking = replace(ranking, most=min(limit[0], ranking.most or limit[0]))
@@ -102,16 +102,20 @@ def _limited(relation: Relation, conditions: Iterable[exp.Expr], *, alone: bool)
     if not isinstance(query, Select) or query.ranking is None:
         return relation, []
     most, done = query.ranking.most, list[exp.Expr]()
+    names = [item.name for item in query.items]
     for condition in conditions:
-        limit = _limit_of(condition, query.ranking.name, relation.alias, alone=alone)
+        limit = _limit_of(condition, query.ranking.name, names, relation.alias, alone=alone)
         if limit is not None and limit[0] <= MOST:
             most = _most(condition, limit[0], most)
             done += [condition] if limit[1] else []
     return replace(relation, query=replace(query, ranking=replace(query.ranking, most=most))), done
 
 
-def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tuple[int, bool] | None:
+def _limit_of(
+    condition: exp.Expr, name: str, names: Sequence[str], alias: str, *, alone: bool
+) -> tuple[int, bool] | None:
     """Return the limit n that a condition sets, and whether it allows all numbers up to n. None if it sets none.
+    `name` is the number's name, among the `names` of all columns.
 
     For example, `n <= 3` gives (3, True), and `n = 3` gives (3, False)."""
     node = condition.unnest()
@@ -121,7 +125,7 @@ def _limit_of(condition: exp.Expr, name: str, alias: str, *, alone: bool) -> tup
         if isinstance(side, exp.Window):
             return name == HIDDEN
         known = (alias, "") if alone else (alias,)
-        return isinstance(side, exp.Column) and side.table in known and same_name([name], side.name) is not None
+        return isinstance(side, exp.Column) and side.table in known and same_name(names, side.name) == name
 
     if isinstance(node, exp.Between) and numbers(node.this):
         low, high = _whole(node.args["low"]), _whole(node.args["high"])

@@ -20,15 +20,18 @@ def with_right_joins(statement: exp.Expr) -> exp.Expr:
     for select in reversed(list(statement.find_all(exp.Select))):
         joins = select.args.get("joins") or []
         for number, join in enumerate(joins):
-            if number and join.side == "RIGHT" and _can_turn(select, joins[: number + 1]):
+            if number and join.side == "RIGHT" and _can_turn(select, number):
                 _turn(select, number)
                 break  # further ones would need another round, and are refused
     return statement
 
 
-def _can_turn(select: exp.Select, joins: list[exp.Join]) -> bool:
+def _can_turn(select: exp.Select, number: int) -> bool:
+    joins = select.args["joins"]
     columns = [column for column in select.find_all(exp.Column) if column.find_ancestor(exp.Select) is select]
-    plain = all(join.args.get("on") is not None and not join.args.get("method") for join in joins)
+    plain = all(join.args.get("on") is not None for join in joins[: number + 1])
+    # a USING or NATURAL after it would not see the columns of the joined rows
+    plain = plain and not any(join.args.get("using") or join.args.get("method") for join in joins)
     named = {item.alias for item in select.expressions if item.alias}
     free = [one for one in columns if not one.table and not (one.name in named and one.find_ancestor(exp.Qualify))]
     return plain and not select.is_star and not free

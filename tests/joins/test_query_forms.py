@@ -1,0 +1,123 @@
+"""Forms of rewritten queries that were once computed wrongly, or ended in an error of Python."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from cdc.model.errors import TopologyError
+from joins.oracle.oracle import tables_after
+from tests.joins.joincase import Case, events_of, prepared, run_case
+from tests.joins.querykinds import ORDERS, Kind
+from tests.joins.test_queries import _history
+from tests.joins.test_query_kinds import answered, case_of, plain
+
+FORMS = (
+    Kind(
+        name="FILTER reads all rows of a subtotal",
+        query=f"SELECT o.status, count(*) FILTER (WHERE o.status = 'n1') AS n, grouping(o.status) AS g FROM {ORDERS} "
+        "GROUP BY ROLLUP (o.status)",
+        key="g, status",
+    ),
+    Kind(
+        name="bits of GROUPING_ID in the order of the text",
+        query=f"SELECT o.status, o.customer_id, count(*) AS n, grouping_id() AS g FROM {ORDERS} "
+        "GROUP BY ROLLUP (o.status), o.customer_id",
+        key="g, status, customer_id",
+        answered="SELECT status, customer_id, count(*), grouping(status, customer_id) FROM shop.orders "
+        "GROUP BY ROLLUP (status), customer_id",
+    ),
+    Kind(
+        name="GROUPING of a column with and without its table",
+        query=f"SELECT o.status, count(*) AS n, grouping(o.status) AS g FROM {ORDERS} GROUP BY ROLLUP (status)",
+        key="g, status",
+    ),
+    Kind(
+        name="HAVING with the name of a result column in each set",
+        query=f"SELECT o.status, count(*) AS n, grouping(o.status) AS g FROM {ORDERS} GROUP BY ROLLUP (o.status) "
+        "HAVING n > 1",
+        key="g, status",
+    ),
+    Kind(
+        name="OFFSET of a subquery and of its query",
+        query=f"SELECT q.id FROM (SELECT o.id FROM {ORDERS} ORDER BY o.id DESC LIMIT 3) q "
+        "ORDER BY q.id LIMIT 2 OFFSET 1",
+        key="id",
+    ),
+    Kind(
+        name="WITH hides a table only after itself",
+        query="WITH Totals AS (SELECT id, amount FROM shop.orders), more AS (SELECT id, amount FROM TOTALS) "
+        "SELECT id, amount FROM more",
+        key="id",
+    ),
+)
+
+REFUSED = {
+    "the name is a column of the table, too": (
+        f"SELECT o.status AS customer_id, o.customer_id AS status, count(*) AS n, grouping_id() AS g FROM {ORDERS} "
+        "GROUP BY ROLLUP (status, customer_id)",
+        "another name than status for the result column",
+    ),
+    "an aggregate in a set": (
+        f"SELECT count(*) AS AMOUNT, grouping(o.status) AS g, o.status FROM {ORDERS} "
+        "GROUP BY ROLLUP (o.status, amount)",
+        "",
+    ),
+    "GROUPING of another column": (
+        f"SELECT o.status, grouping(o.amount) AS g, count(*) AS n FROM {ORDERS} GROUP BY ROLLUP (o.status)",
+        "GROUPING(o.amount)",
+    ),
+    "DISTINCT ON a number": (f"SELECT DISTINCT ON (5) o.id FROM {ORDERS} ORDER BY o.id", "DISTINCT ON (o.x)"),
+    "DISTINCT ON a text": (f"SELECT DISTINCT ON ('x') o.id FROM {ORDERS}", "DISTINCT ON (o.x)"),
+    "NATURAL after a RIGHT JOIN": (
+        f"SELECT o.id FROM {ORDERS} JOIN crm.customers c ON c.id = o.customer_id "
+        "RIGHT JOIN shop.products p ON p.id = o.id NATURAL JOIN shop.lines",
+        "RIGHT JOIN",
+    ),
+}
+
+ODD: dict[str, Any] = {
+    "shop.a": {"key": ["ID"], "ID": "int", "v": "int?"},
+    "shop.b": {"key": ["id"], "id": "int", "w": "int?"},
+}
+
+
+@pytest.mark.parametrize("kind", FORMS, ids=lambda kind: kind.name)
+def test_a_form_is_its_select(kind: Kind) -> None:
+    """DuckDB answers the text and the rewritten query alike, and the joined table equals both after random changes."""
+    case = case_of(kind)
+    events = [event for some in events_of(case) for event in some]
+    tables = tables_after(events, {table: schema.primary_key for table, schema in case.schemas().items()})
+    found = [tuple(map(plain, row.values())) for row in prepared(case).answer(tables).values()]
+    assert sorted(found, key=repr) == sorted(answered(kind, case, tables), key=repr)
+    assert found
+    run_case(case, 0)
+
+
+@pytest.mark.parametrize(("query", "remedy"), REFUSED.values(), ids=REFUSED)
+def test_a_form_without_a_meaning_is_refused(query: str, remedy: str) -> None:
+    with pytest.raises(TopologyError) as error:
+        case_of(Kind(name="refused", query=query, key="id")).plan()
+    assert remedy in str(error.value)
+
+
+@pytest.mark.parametrize(("items", "key"), [("id, v, w", "id"), ("ID, id + 0 AS z, w", "ID"), ("*", "ID")])
+def test_a_column_shared_in_another_case_is_the_first_tables(items: str, key: str) -> None:
+    """In a LEFT JOIN … USING (id), the second table's column is NULL for rows without a match."""
+    for seed in range(3):
+        run_case(odd_case(f"SELECT {items} FROM shop.a LEFT JOIN shop.b USING (id)", key, seed), seed)
+
+
+def test_a_limit_is_on_the_number_only() -> None:
+    """A column whose name differs from the number's in case only is filtered as any other."""
+    numbered = "SELECT a.ID, a.v AS RN, ROW_NUMBER() OVER (ORDER BY a.ID) AS rn FROM shop.a a"
+    plans = [
+        odd_case(f"SELECT q.ID FROM ({numbered}) q WHERE q.RN <= 1 AND q.rn <= {most}", "ID").plan() for most in (2, 3)
+    ]
+    assert plans[0] != plans[1]
+
+
+def odd_case(query: str, key: str, seed: int = 0) -> Case:
+    return Case(tables=ODD, query=query, row_key=[key], history=_history(ODD, random.Random(seed)))
