@@ -102,7 +102,7 @@ def _meant(node: exp.Expr, select: exp.Select) -> exp.Expr:
         return item
     if isinstance(node, exp.Column) and not node.table:
         named = {item.alias: item.unalias() for item in select.expressions if item.alias}
-        found = named.get(same_name(named, node.name) or "", node)
+        found: exp.Expr = named.get(same_name(named, node.name) or "", node)
         # the name may be that of a column of the table, which precedes that of the result
         if any(same_name([node.name], one.name) for one in found.find_all(exp.Column)) or any(aggregates_in(found)):
             return node
