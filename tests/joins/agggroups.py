@@ -29,7 +29,8 @@ class GroupGenerator(Generator, ABC):
             [self.chance.choice([("'all'", "varchar(9)"), ("2", "int")])] if whole else identity or self._keys(aliases)
         )
         functions = [self._function(aliases) for _ in range(self.chance.randint(1, 4))]
-        if not whole and not identity and self._maybe("windows", 0.15):
+        overlapping = any("'2 days'" in key for key, _ in keys)
+        if not whole and not identity and not overlapping and self._maybe("windows", 0.15):
             functions.append(self._over_groups(keys))
         items = [*keys, *functions]
         if self._maybe("over", 0.3):
@@ -75,9 +76,11 @@ class GroupGenerator(Generator, ABC):
             if self._maybe("expressions", 0.3):
                 number, more = self._item(aliases, "int", "bigint", "tinyint", otherwise="1")
                 moment, _ = self._item(aliases, "datetime", otherwise="DATE'2026-01-01'")
+                hops = "hops" in self.constructs and "." in moment
                 text, type_ = self.chance.choice([
                     (f"{number} % 2", more), (f"coalesce({number}, 0) + 1", "bigint"),
                     (f"date_trunc('DAY', {moment})", "datetime(3)?"), (f"{text} IS NULL", "bool"),
+                    *([(f"window({moment}, '2 days', '1 day')", "datetime(3)?")] * hops),
                     (f"CASE WHEN {self._condition(aliases)} THEN 'x' ELSE 'y' END", "varchar(9)"),
                 ])  # fmt: skip
             if "null_keys" not in self.constructs:

@@ -193,6 +193,7 @@ class Generator:
             one = pick(texts)
             made += [f"upper({one})", f"{one} || '-' || {pick(texts)}", f"length({one})", f"substring({one}, 1, 1)"]
             made += [f"coalesce({one}, 'none')", f"{one} LIKE 'n%'", f"{one} = 'n1'"]
+            made += [f"split_part({one}, 'n', 2)", f"translate({one}, 'n1', 'm')", f"repeat(initcap({one}), 2)"]
         if exact:
             one, two = pick(exact), pick(exact)
             made += [f"{one} + {two}", f"{one} * 2", f"{one} * {two}", f"{one} > {two}"]

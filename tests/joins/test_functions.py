@@ -18,7 +18,7 @@ NAMES = LISTED[1].split() if LISTED else []
 _ARGUMENTS = {
     "date_format": "x, 'yyyy'", "date_trunc": "'DAY', x", "get_json_object": "x, '$.a'", "position": "'a' IN x",
     "if": "x, y, z", "lpad": "x, 5, '0'", "rpad": "x, 5, '0'", "replace": "x, y, z", "locate": "'a', x",
-    "window": "x, '5 minutes'",
+    "window": "x, '5 minutes'", "repeat": "x, 3", "split_part": "x, '-', 2", "translate": "x, 'ab', 'c'",
 }  # fmt: skip
 _TWO = {
     "nullif", "ifnull", "nvl", "coalesce", "greatest", "least", "concat", "concat_ws", "substring", "substr", "left",

@@ -80,6 +80,26 @@ def md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def sha1(text: str) -> str:
+    """Return the SHA-1 digest, in hexadecimal."""
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def initcap(text: str) -> str:
+    """Return the text with a capital after each space, and small letters elsewhere.
+
+    Raises UnknownValue for other characters than ASCII."""
+    if not text.isascii():
+        raise UnknownValue("the capitals of a character that may differ in Spark")
+    return " ".join(word[:1].upper() + word[1:].lower() for word in text.split(" "))
+
+
+def translate(text: str, these: str, others: str) -> str:
+    """Replace each character of `these` by that at its place in `others`, or remove it. The first place counts."""
+    places = {ord(one): others[at : at + 1] for at, one in reversed([*enumerate(these)])}
+    return text.translate(places)
+
+
 def split_part(text: str, by: str, number: int) -> str:
     """Return part `number` (from 1) of a text that is split at `by`. Empty beyond the last part."""
     parts = text.split(by)

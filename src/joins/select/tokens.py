@@ -20,6 +20,7 @@ from joins.query.functions.windows import TimeWindow
 from joins.select.rewrite.cases import with_cases
 from joins.select.rewrite.distinct_on import with_distinct_on
 from joins.select.rewrite.grouping_sets import with_grouping_sets
+from joins.select.rewrite.hops import with_hops
 from joins.select.rewrite.limits import with_limits
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
@@ -39,7 +40,7 @@ CLAUSES = {
     "distribute": ("DISTRIBUTE BY", "no DISTRIBUTE BY: rows are stored in the order of row_key"),
     "limit": ("LIMIT", "ORDER BY … LIMIT 10; or no LIMIT, as the table holds every row"),
     "offset": ("OFFSET", "ROW_NUMBER() OVER (ORDER BY …) AS n, and WHERE n > 10 around it"),
-    "laterals": ("LATERAL VIEW", "a plain column"),
+    "laterals": ("LATERAL VIEW", "a column for each part, such as split_part(x, ',', 1)"),
     "hint": ("a hint", "no hint"),
 }
 # The same for an ORDER BY … LIMIT that `joins.select.rewrite.limits` has left.
@@ -75,7 +76,7 @@ def statements_of(text: str) -> list[exp.Expr | None]:
 
 # In this order: each reads what the ones before it have written.
 _REWRITES = (
-    with_cases, with_exact, with_pivots, with_right_joins, with_grouping_sets, with_sets, with_partitions,
+    with_cases, with_exact, with_pivots, with_hops, with_right_joins, with_grouping_sets, with_sets, with_partitions,
     with_distinct_on, with_limits,
 )  # fmt: skip
 
@@ -127,6 +128,8 @@ def check_tokens(text: str, refuse: RefuseAt) -> None:
         if token.token_type == TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
             what = f"not SQL: {after.text} after a comma"
             refuse(after.line - 1, after.col, what, "a column after each comma")
+        if token.text.upper() == "SEPARATOR" and after.token_type == TokenType.STRING:
+            refuse(token.line - 1, token.col, "SEPARATOR is not supported", "collect_list(x) or collect_set(x), a list")
         if token.token_type == after.token_type == TokenType.STRING:
             # Spark reads '' within a text as a quote, sqlglot as the end of one text and the start of another
             what = f"two texts side by side: '{token.text}' '{after.text}'"

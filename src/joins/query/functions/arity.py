@@ -9,12 +9,15 @@ MANY = 1_000_000
 # The fewest and the most arguments.
 _COUNTS: dict[tuple[int, int], str] = {
     (0, 0): "rank dense_rank row_number percent_rank cume_dist",
-    (1, 1): "upper lower trim ltrim rtrim reverse length char_length md5 abs floor ceil sqrt exp ln log10 year quarter "
+    (1, 1): "initcap sha1 "
+    "upper lower trim ltrim rtrim reverse length char_length md5 abs floor ceil sqrt exp ln log10 year quarter "
     "ntile month day weekofyear dayofweek dayofyear hour minute second last_day to_date date st_x st_y st_longitude "
     "st_latitude st_srid st_astext st_aswkt sum avg min max count_if bool_and bool_or collect_list collect_set",
     (1, 2): "round first_value last_value first last",
     (1, 3): "position lag lead",  # position('a' IN s)
-    (2, 2): "nullif ifnull nvl left right instr contains startswith endswith sha2 get_json_object power datediff "
+    (3, 3): "split_part translate",
+    (2, 2): "repeat "
+    "nullif ifnull nvl left right instr contains startswith endswith sha2 get_json_object power datediff "
     "date_add date_sub add_months date_trunc date_format try_add try_subtract try_multiply try_divide max_by min_by "
     "locate nth_value",
     (2, 3): "if substring substr replace lpad rpad",

@@ -12,6 +12,7 @@ from joins.query.expressions import ExpressionCompiler, Function, is_basic
 from joins.query.functions.arguments import NUMBER, TEXT, TEXT_ONLY, argument, plain
 from joins.query.functions.dates import DATE_FUNCTIONS
 from joins.query.functions.spatial import SPATIAL_FUNCTIONS
+from joins.query.functions.texts import TEXT_FUNCTIONS
 from joins.query.typed import Typed, any_of, escaped, refuse
 from joins.query.value_types import (
     BOOL,
@@ -220,6 +221,18 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Nullif: _nullif,
     **DATE_FUNCTIONS,
     **SPATIAL_FUNCTIONS,
+    **TEXT_FUNCTIONS,
+}
+
+
+# The nearest form for functions that are not supported, by their names here and in sqlglot.
+_INSTEAD = {
+    "now currentdate currenttimestamp currenttime": "a literal such as DATE'2026-01-31': only rows change the result",
+    "session_window sessionwindow": "window(x, '30 minutes'), or window(x, '1 hour', '15 minutes')",
+    "regexplike regexpilike": "LIKE, ILIKE, startswith or contains",
+    "regexpextract regexpreplace regexpsubstr": "split_part(x, '-', 2), substring, replace or translate",
+    "crc32 xxhash64 hash murmur_hash3": "md5(x), sha1(x) or sha2(x, 256)",
+    "split explode posexplode": "split_part(x, ',', 1), one part per column",
 }
 
 
@@ -266,7 +279,9 @@ def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
     inside = (exp.TsOrDsToDate, exp.TimeStrToTime, exp.JSONPath, exp.JSONPathPart)
     if not (supported(node) or isinstance(node, parts + inside)):
         name = node.name if isinstance(node, exp.Anonymous) else node.sql("spark")
-        refuse(node, f"{name} is not supported", "one of the functions in docs/queries.md")
+        key = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+        form = next((form for words, form in _INSTEAD.items() if key in words.split()), "")
+        refuse(node, f"{name} is not supported", form or "one of the functions in docs/queries.md")
     for child in node.iter_expressions():
         check_shape(child, aggregates=aggregates)
 

@@ -30,14 +30,19 @@ class TimeWindow(exp.Expression, exp.Func):
     _sql_names: ClassVar = ["WINDOW"]
 
 
-def seconds_of(node: TimeWindow) -> int:
-    """Return the length of the windows in seconds. Raises Unsupported for an invalid length."""
-    length = node.expression
-    if node.expressions:
-        refuse(node, f"{node.sql('spark')}, whose spans overlap or begin elsewhere", FORM)
+def seconds_of_text(length: exp.Expr) -> int:
+    """Return the seconds of a text such as `'5 minutes'`. 0 for other expressions."""
     text = length.name if isinstance(length, exp.Literal) and length.is_string else ""
     found = re.fullmatch(r"\s*(\d{1,6})\s+(second|minute|hour|day)s?\s*", text, re.IGNORECASE)
-    seconds = int(found[1]) * _SECONDS[found[2].lower()] if found else 0
+    return int(found[1]) * _SECONDS[found[2].lower()] if found else 0
+
+
+def seconds_of(node: TimeWindow) -> int:
+    """Return the length of the windows in seconds. Raises Unsupported for an invalid length."""
+    if node.expressions:
+        what = f"{node.sql('spark')}, whose spans overlap or begin elsewhere,"
+        refuse(node, what, f"{FORM}; or window(x, '1 hour', '5 minutes') in GROUP BY")
+    seconds = seconds_of_text(node.expression)
     if seconds == 0 or DAY % seconds:
         expected = FORM if seconds < DAY else "date_trunc('WEEK', x), or another of its units"
         refuse(node, node.sql("spark"), expected)
