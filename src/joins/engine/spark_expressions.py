@@ -48,6 +48,8 @@ def typed(values: str, index: int, type_: LogicalType) -> str:
             return f"try_cast(substring({text}, 1, 10) AS DATE)"
         case "moment":
             return f"try_cast(rtrim('Z', {text}) AS TIMESTAMP_NTZ)"
+        case "list":
+            return f"from_json({text}, '{spark_type(type_)}')"
     return f"try_cast({text} AS {spark_type(type_)})"
 
 

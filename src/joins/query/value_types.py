@@ -90,6 +90,8 @@ def duration_sql(time: str) -> str:
 
 def spark_type(type_: LogicalType) -> str:
     """Return Spark's name of a type."""
+    if type_.kind == "list":
+        return f"ARRAY<{spark_type(type_.element or STRING)}>"
     return f"DECIMAL({type_.precision},{type_.scale})" if type_.kind == "decimal" else _SPARK[type_.kind]
 
 
