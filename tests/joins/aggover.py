@@ -95,7 +95,8 @@ class OverGenerator(TopGenerator):
         frame = self._frame()
         if kind == "value":
             call = pick([
-                f"first_value({value}){skips}", f"last_value({value}){skips}", f"nth_value({value}, {distance}){skips}",
+                f"first_value({value}){skips}", f"last({value}){skips}", f"last_value({value}){skips}",
+                f"nth_value({value}, {distance}){skips}",
                 f"first({value})", f"last({value})",
             ])  # fmt: skip
             return f"{call} OVER ({over}{frame})", maybe

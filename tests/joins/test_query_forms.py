@@ -47,6 +47,24 @@ FORMS = (
         key="id",
     ),
     Kind(
+        name="a column within OVER in QUALIFY",
+        query="SELECT o.id, -o.customer_id AS customer_id, rank() OVER (ORDER BY customer_id) AS r FROM shop.orders o "
+        "QUALIFY rank() OVER (ORDER BY customer_id) <= 2",
+        key="id",
+    ),
+    Kind(
+        name="a column within OVER in QUALIFY with a limit",
+        query="SELECT o.id, -o.customer_id AS customer_id FROM shop.orders o "
+        "QUALIFY row_number() OVER (ORDER BY customer_id, o.id) <= 2",
+        key="id",
+    ),
+    Kind(
+        name="last without NULLs",
+        query="SELECT o.id, last(o.amount) IGNORE NULLS OVER (ORDER BY o.amount NULLS LAST "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS v FROM shop.orders o",
+        key="id",
+    ),
+    Kind(
         name="WITH hides a table only after itself",
         query="WITH Totals AS (SELECT id, amount FROM shop.orders), more AS (SELECT id, amount FROM TOTALS) "
         "SELECT id, amount FROM more",
@@ -68,6 +86,10 @@ REFUSED = {
     "GROUPING of another column": (
         f"SELECT o.status, grouping(o.amount) AS g, count(*) AS n FROM {ORDERS} GROUP BY ROLLUP (o.status)",
         "GROUPING(o.amount)",
+    ),
+    "QUALIFY with an aggregate of a partition": (
+        f"SELECT o.id FROM {ORDERS} QUALIFY count(*) OVER (PARTITION BY status) = 1",
+        "them as columns of a query in FROM, and WHERE",
     ),
     "DISTINCT ON a number": (f"SELECT DISTINCT ON (5) o.id FROM {ORDERS} ORDER BY o.id", "DISTINCT ON (o.x)"),
     "DISTINCT ON a text": (f"SELECT DISTINCT ON ('x') o.id FROM {ORDERS}", "DISTINCT ON (o.x)"),

@@ -351,8 +351,8 @@ def _said(node: exp.Expr, named: Mapping[str, exp.Expr], scope: _Scope) -> exp.E
     for column in list(top.find_all(exp.Column)):
         if not column.table and column.name in named and column.find_ancestor(exp.Select) is None:
             found, known = named[column.name], scope.column(column) is not None
-            if known and column.find_ancestor(exp.AggFunc) is not None:
-                continue  # within an aggregate, a name means the tables' column
+            if known and column.find_ancestor(exp.AggFunc, exp.Window) is not None:
+                continue  # within an aggregate or a window, a name means the tables' column
             if not known or not isinstance(found, exp.Column):
                 column.replace(exp.Paren(this=found.copy()))
     inner: exp.Expr = top.this

@@ -45,7 +45,11 @@ def over(
     for node in list(aggregates_in(function)) if call.kind == "aggregate" else [function]:
         holder = exp.Placeholder()
         node.replace(holder)
-        called: exp.Expr = exp.IgnoreNulls(this=node) if call.skips else node
+        # sqlglot would drop IGNORE NULLS of the short names
+        named: exp.Expr = node
+        if call.kind == "nth" and isinstance(node, exp.First | exp.Last):
+            named = (exp.FirstValue if isinstance(node, exp.First) else exp.LastValue)(this=node.this)
+        called: exp.Expr = exp.IgnoreNulls(this=named) if call.skips else named
         window = exp.Window(
             this=called,
             partition_by=[one.copy() for one in partition],

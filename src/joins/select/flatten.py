@@ -249,16 +249,16 @@ class _Flattener:
     def _expand_names(self, node: exp.Expr, items: tuple[Item, ...]) -> exp.Expr:
         """Replace names of result columns by their expressions: HAVING and GROUP BY may use `AS` names.
 
-        Within an aggregate function a name means the tables' column, if there is one, as in Spark."""
+        Within an aggregate function or a window, a name means the tables' column, if there is one, as in Spark."""
         named = {item.name: item.expression for item in items if item.expression is not None}
         copy = exp.Paren(this=node.copy())
         for column in list(copy.find_all(exp.Column)):
             if column.table or (name := same_name(named, column.name)) is None:
                 continue
-            if column.find_ancestor(exp.AggFunc) is not None:
+            if column.find_ancestor(exp.AggFunc, exp.Window) is not None:
                 if self._names_a_column(column):
                     continue
-                if any(aggregates_in(named[name])):
+                if column.find_ancestor(exp.AggFunc) is not None and any(aggregates_in(named[name])):
                     what = f"{column.name}, an aggregate, within another one"
                     self.refuse(place_of(self.select.table, node), what, f"HAVING {column.name} > …, the plain name")
             value = named[name].copy()

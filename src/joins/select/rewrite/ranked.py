@@ -38,6 +38,10 @@ def ranking_in(
     windows = [(one, name, at) for node, name, at in plain for one in windows_in(node)]
     windows += [(node, HIDDEN, len(names)) for one in conditions for node in windows_in(one)]
     if not windows:
+        replaced = (column for one in conditions for column in one.find_all(exp.Column) if column.table[:1] == "_")
+        if any(replaced):  # `joins.select.rewrite.partitions` has replaced it
+            what = "QUALIFY with nothing but aggregates of whole partitions"
+            refuse(conditions[0], what, "them as columns of a query in FROM, and WHERE")
         if conditions:
             refuse(conditions[0], "QUALIFY without a window function", "WHERE, or HAVING")
         return None, ()
