@@ -42,6 +42,9 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     left = frozenset([flat.first, *(join.alias for join in cut.front)])
     met = meetings(topology, flat, cut.join.alias, left)
     if not met and not cut.join.cross:
+        flat, cut = _moved(flat, cut, left)
+        met = meetings(topology, flat, cut.join.alias, left)
+    if not met and not cut.join.cross:
         why_no_tree(topology, flat)
     rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
     to_right = _right_conditions(topology, cut.join, rest)
@@ -89,6 +92,23 @@ def _in_order(flat: Flat) -> Flat:
         joins.append(replace(join, on=on))
         where += late
     return replace(flat, joins=joins, where=where)
+
+
+def _moved(flat: Flat, cut: QueryCut, left: frozenset[str]) -> tuple[Flat, QueryCut]:
+    """Move the conditions of later inner joins that connect the two sides to the join between them.
+
+    For example, `FROM a, b JOIN c ON c.id = b.x AND a.y = b.z` joins a with b."""
+    if not cut.join.inner:
+        return flat, cut
+    sides = {*left, cut.join.alias}
+    asked = [one for join in cut.behind if join.inner for one in join.on]
+    moved = [one for one in asked if cut.join.alias in (used := aliases_in(one.expression)) and used <= sides]
+    behind = [
+        replace(join, on=tuple(one for one in join.on if not any(one is other for other in moved)))
+        for join in cut.behind
+    ]
+    cut = QueryCut(cut.front, replace(cut.join, on=(*cut.join.on, *moved)), behind)
+    return replace(flat, joins=[*cut.front, cut.join, *behind]), cut
 
 
 def _meets(join: FlatJoin, entered: set[str], asked: list[Condition]) -> bool:
