@@ -3,14 +3,17 @@ records."""
 
 from __future__ import annotations
 
+import datetime as dt
 import socket
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from cdc.model.event import Position
-from cdc.model.schema import TableId
+from cdc.model.filters import TableRule, shape_of
+from cdc.model.schema import Column, TableId, TableSchema
 from ingest.agent.catalogs import seen
 from ingest.agent.grpc_agent import FleetAgent
 from ingest.agent.policy_reader import read_policy
@@ -20,8 +23,12 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.log_events import RefusedImage, RowsLogged
 from ingest.events.tables import Tables
 from ingest.fleet.fleet_pb2 import Control_MaxScale, Control_Syslog, RequestType
+from ingest.maxscale.upstream import UpstreamEvents, UpstreamLine
 from ingest.mirror.topics import InputRecord, MirroredTable, TopicEvents
 from ingest.records.capture_interfaces import Checkpoint
+from ingest.records.images import represented
+from ingest.records.records import Recorder
+from ingest.syslog.rows import ReceivedMessage, SyslogEvents
 from tests.hostile.hostile_gateway import HostileGateway, Lies, attending, wait_until
 from tests.hostile.policed import leaked
 from tests.hostile.test_hostile_gateway import quiet
@@ -113,3 +120,60 @@ def test_records_that_are_not_understood_are_withheld(withheld: bool) -> None:
     [image] = [image for event in events if isinstance(event, RowsLogged) for image in event.rows]
     assert isinstance(image, RefusedImage)
     assert ("SECRET" in str(image.values) + image.why) is not withheld
+
+
+def events_of(form: str, value: bytes, one: MirroredTable) -> list[RowsLogged]:
+    position = Position(file="topics", pos=0, gtid_set="", sequence=0)
+    tables = Tables("s", frozenset({"d"}), lambda *_: True, Dialect(server="kafka", version=0), "utf8mb4")
+    tables.catalog = Catalog()
+    events = TopicEvents(
+        [InputRecord("t", 0, 5, b'{"id": 1}', value, 0)], tables, (one,),
+        Checkpoint(position=position, snapshot="done", ts_ms=0), starts={"t:0": 5}, form=form, decimals="string",
+        withheld=True,
+    )  # fmt: skip
+    return [event for event in events if isinstance(event, RowsLogged)]
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        ("maxwell", b'{"type": "insert", "database": "%s", "table": "t", "data": {"id": 1, "mail": "x"}}'),
+        ("debezium", b'{"op": "c", "source": {"db": "%s", "table": "t"}, "after": {"id": 1, "mail": "x"}}'),
+    ],
+)
+def test_a_record_of_another_database_is_not_the_tables(form: str, value: bytes) -> None:
+    """The policy may hide columns of the other database's table."""
+    columns = (("id", "bigint"), ("mail", "varchar(20)"))
+    table = TableId(source="s", database="d", table="t")
+    one = MirroredTable(table=table, topic="t", columns=columns, key=("id",), exact=True, shared=True)
+    assert events_of(form, value % b"other", one) == []
+    assert len(events_of(form, value % b"d", one)) == 1
+
+
+@pytest.mark.parametrize("name", ["line", "data", "value"])
+def test_content_that_is_not_parsed_is_withheld(name: str) -> None:
+    """A column may have the name under which a dead letter shows it."""
+    table = TableId(source="s", database="d", table="t")
+    column = Column(name=name, column_type="longtext", nullable=True)
+    schema = TableSchema(table_id=table, version=1, columns=(column,), primary_key=(name,))
+    writer = Recorder("top").writer(schema, shape_of(TableRule(ignored_columns=("pin",))))
+    image = represented(RefusedImage(values={name: "pinSECRET1"}, why="no row", raw=True), writer)
+    assert isinstance(image, RefusedImage)
+    assert (image.values, "withheld" in image.why) == ({}, True)
+
+
+def test_streams_mark_content_that_is_not_parsed() -> None:
+    """Without the mark, content could pass as a column."""
+    table = TableId(source="s", database="d", table="t")
+    start = Checkpoint(position=Position(file="", pos=0, gtid_set="", sequence=0), snapshot="done", ts_ms=0)
+    tables = Tables("s", frozenset({"d"}), lambda *_: True, Dialect(server="maxscale", version=0), "utf8mb4")
+    message = ReceivedMessage(b"\xff" * 10, dt.datetime.now(dt.UTC), "unix")
+    mark = {"domain": 0, "server_id": 1, "sequence": 1, "event_number": 1, "timestamp": 1, "event_type": "x"}
+    lines = [UpstreamLine(table, line) for line in (b"pinSECRET1", orjson.dumps(mark))]
+    syslog = [event.rows for event in SyslogEvents([message], table, start, "x", lambda: True)]  # type: ignore[union-attr]
+    maxscale = [
+        one for one in UpstreamEvents(lines, tables, {table: TableRule()}, start) if isinstance(one, RowsLogged)
+    ]
+    found = [*syslog, *events_of("debezium", b"{", MirroredTable(table=table, topic="t")), *maxscale]
+    images = [image for event in found for image in event.rows]
+    assert [image.raw for image in images] == [True] * 4

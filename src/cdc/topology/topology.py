@@ -34,7 +34,7 @@ class Mirror:
     """Topics that other systems write, in any cluster: their format, and the topic of each table.
 
     `columns` (name → type as MySQL writes it) are needed for a table whose records have no inline schema. `decimals` is
-    how such records represent decimals.
+    how such records represent decimals. `shared` are the topics in which a policy has more than one table.
     """
 
     brokers: Brokers
@@ -42,6 +42,7 @@ class Mirror:
     topics: Mapping[TableId, str]
     columns: Mapping[TableId, Mapping[str, str]] = field(default_factory=dict)
     decimals: Decimals = "string"
+    shared: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ column, or write its name in another form that the server accepts.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,11 @@ class Topics:
     brokers: Brokers
     form: TopicForm
     names: Mapping[tuple[str, str], str]
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Return the topics of more than one table."""
+        return frozenset(topic for topic, count in Counter(self.names.values()).items() if count > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +70,10 @@ class Endpoint:
         mirror = None
         if self.topics is not None and source.mirror is not None:
             topics = {table: self.topics.names[table.database, table.table] for table in source.tables}
-            mirror = replace(source.mirror, brokers=self.topics.brokers, form=self.topics.form, topics=topics)
+            mirror = replace(
+                source.mirror, brokers=self.topics.brokers, form=self.topics.form, topics=topics,
+                shared=self.topics.shared,
+            )  # fmt: skip
         return {"url": self.url, "listen": self.listen, "mirror": mirror}
 
     def described(self) -> dict[str, Any]:

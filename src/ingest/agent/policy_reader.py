@@ -142,7 +142,11 @@ def _endpoint(s: Section, kind: SourceType, topics: Mapping[tuple[str, str], str
         return Endpoint(listen=read_syslog(s)["listen"])
     brokers = Brokers(s.take("bootstrap_servers", Value.text), s.take("security", read_security, None))
     form: TopicForm = s.take("format", lambda v: v.one_of(*get_args(TopicForm)))
-    return Endpoint(topics=Topics(brokers=brokers, form=form, names=topics))
+    found = Topics(brokers=brokers, form=form, names=topics)
+    if form == "upsert" and found.shared:
+        what = f"topic {min(found.shared)} of several tables: records of format upsert name no table"
+        s.pairs["databases"].fail(what, "a topic of its own for each table")
+    return Endpoint(topics=found)
 
 
 def _databases(value: Value, *, kind: SourceType, topics: dict[tuple[str, str], str]) -> Mapping[str, DatabasePolicy]:

@@ -24,12 +24,14 @@ class RefusedImage:
 
     `values` are its columns. Those in `columns` have the server's text instead of a canonical value; `columns` maps
     each to the reason. Then the source's `unrepresentable` setting decides what is published (`ingest.records.images`).
-    `why` is set if the whole row is refused, and empty otherwise.
+    `why` is set if the whole row is refused, and empty otherwise. `raw`: `values` are content of the stream that is not
+    parsed, under names that are no columns.
     """
 
     values: dict[str, Any]
     why: str = ""
     columns: dict[str, str] = field(default_factory=dict)
+    raw: bool = False
 
     @property
     def reason(self) -> str:

@@ -82,4 +82,4 @@ def _mirror(mirror: Mirror) -> list[Any]:
     by_table = sorted(
         (str(table), topic, dict(mirror.columns.get(table, {}))) for table, topic in mirror.topics.items()
     )
-    return [mirror.form, mirror.decimals, by_table]
+    return [mirror.form, mirror.decimals, by_table, *([sorted(mirror.shared)] if mirror.shared else [])]

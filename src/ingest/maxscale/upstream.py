@@ -132,7 +132,7 @@ class UpstreamEvents:
             except (ValueError, KeyError, TypeError) as error:
                 why = f"neither a schema nor a row: {error}"
                 shown = {"line": line.data[:2000].decode(errors="replace")}
-                yield from self._alone(line.table, RefusedImage(values=shown, why=why), 0, 0)
+                yield from self._alone(line.table, RefusedImage(values=shown, why=why, raw=True), 0, 0)
                 continue
             if self._was_returned(line.table, progress, mark):
                 continue
@@ -182,7 +182,7 @@ class UpstreamEvents:
         reads = progress.reads
         if reads is None or kind not in _OPERATIONS:
             why = "a row before its schema" if reads is None else f"event_type {kind!r}"
-            yield from self._alone(table, RefusedImage(values=dict(values), why=why), seconds, mark.server_id)
+            yield from self._alone(table, RefusedImage(values=dict(values), why=why, raw=True), seconds, mark.server_id)
             return
         if self._tables.catalog.tables.get((table.database, table.table)) != reads.definition:
             yield TableAltered(table, reads.definition)

@@ -35,12 +35,14 @@ class TopicsSource(StreamOnlySource):
 
     def __init__(self, settings: Source, mirror: Mirror) -> None:
         self._settings, self._mirror = settings, mirror
-        self._mirrored = tuple(
+        self.mirrored = tuple(
             MirroredTable(
                 table=table,
                 topic=mirror.topics[table],
                 columns=tuple(mirror.columns.get(table, {}).items()),
                 key=settings.rules[table].message_key_columns if table in settings.rules else (),
+                exact=settings.permitted is not None,
+                shared=mirror.topics[table] in mirror.shared,
             )
             for table in settings.tables
         )
@@ -59,7 +61,7 @@ class TopicsSource(StreamOnlySource):
         """Implements `SourceServer.seen`: columns from the topology, or from the inline schema of a topic's first
         record."""
         tables: dict[tuple[str, str], TableDefinition] = {}
-        for one in self._mirrored:
+        for one in self.mirrored:
             change = None
             if not one.columns or not one.key:
                 change = self._first(one)
@@ -77,6 +79,7 @@ class TopicsSource(StreamOnlySource):
 
     def _first(self, one: MirroredTable) -> Any:
         """Return a table's first record, decoded. Raises Retriable if there is none yet."""
+        only = sum(other.topic == one.topic for other in self.mirrored) == 1
         with self._consumer() as consumer:
             parts = [part for part in self._parts(consumer) if part.topic == one.topic]
             consumer.assign([TopicPartition(p.topic, p.partition, self._marks(consumer, p)[0]) for p in parts])
@@ -91,9 +94,7 @@ class TopicsSource(StreamOnlySource):
                         continue  # not an error here: the stream writes it as a dead letter
                     if change is None or change.op in ("d", "t"):
                         continue
-                    if change.table[1] in ("", one.table.table) and (
-                        one.columns or change.schema is not None or change.key
-                    ):
+                    if one.contains(change, only=only) and (one.columns or change.schema is not None or change.key):
                         return change
         if one.columns:
             return None
@@ -118,7 +119,7 @@ class TopicsSource(StreamOnlySource):
                 starts.append(TopicPartition(part.topic, part.partition, start))
             consumer.assign(starts)
             yield TopicEvents(
-                _Feed(consumer, self._settings, busy=busy), tables, self._mirrored, checkpoint,
+                _Feed(consumer, self._settings, busy=busy), tables, self.mirrored, checkpoint,
                 starts={f"{part.topic}:{part.partition}": part.offset for part in starts},
                 form=self._mirror.form, decimals=self._mirror.decimals,
                 skipped=REPEATED.labels(self._settings.name).inc, withheld=self._settings.permitted is not None,
@@ -141,7 +142,7 @@ class TopicsSource(StreamOnlySource):
 
     def _parts(self, consumer: Any) -> list[TopicPartition]:
         found = []
-        for topic in sorted({one.topic for one in self._mirrored}):
+        for topic in sorted({one.topic for one in self.mirrored}):
             metadata = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
             if metadata.error is not None:
                 raise Retriable(f"source {self._settings.name}: topic {topic}: {metadata.error.str()}")

@@ -69,12 +69,27 @@ class TopicFeed(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredTable:
-    """The topic of a table, with its columns (empty: those of the inline schema) and its key."""
+    """The topic of a table, with its columns (empty: those of the inline schema) and its key.
+
+    `exact`: a policy allows the table, so records of another database or table do not belong to it. `shared`: the
+    policy has more tables in the topic, so records that name no table do not belong to it either.
+    """
 
     table: TableId
     topic: str
     columns: tuple[tuple[str, str], ...] = ()
     key: tuple[str, ...] = ()
+    exact: bool = False
+    shared: bool = False
+
+    def contains(self, change: UpstreamChange, *, only: bool) -> bool:
+        """Return whether a record of the topic belongs to the table. `only`: the source has no other table in the
+        topic."""
+        if change.table == (self.table.database, self.table.table):
+            return True
+        if self.exact:
+            return change.table == ("", "") and only and not self.shared
+        return only and change.table[1] in ("", self.table.table)
 
 
 class TableReads(NamedTuple):
@@ -201,9 +216,8 @@ class TopicEvents:
     @staticmethod
     def _named(candidates: list[MirroredTable], change: UpstreamChange) -> MirroredTable | None:
         """Return the table of a record: the topic's only table, or the one that the record names."""
-        if len(candidates) == 1 and not (change.table[1] and change.table[1] != candidates[0].table.table):
-            return candidates[0]
-        return next((one for one in candidates if (one.table.database, one.table.table) == change.table), None)
+        only = len(candidates) == 1
+        return next((one for one in candidates if one.contains(change, only=only)), None)
 
     def _reads(self, one: MirroredTable, change: UpstreamChange) -> TableReads | None:
         known = self._known.get(one.table)
@@ -245,7 +259,7 @@ class TopicEvents:
                 for name, data in (("key", record.key), ("value", record.value))
             }
         )
-        image = RefusedImage(values=shown, why=_WITHHELD if self._withheld else why)
+        image = RefusedImage(values=shown, why=_WITHHELD if self._withheld else why, raw=True)
         return RowsLogged(table, "insert", [image], False, f"{record.topic}/{record.partition}", record.offset)
 
 

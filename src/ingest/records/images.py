@@ -77,7 +77,7 @@ def represented(image: Image, writer: TableWriter, *, counted: bool = True) -> I
 
 def _withheld(image: RefusedImage, writer: TableWriter) -> RefusedImage:
     """Return a refused image, without its values if one of them might belong to a column that must not be published."""
-    if image.values.keys() <= {column.name for column in writer.schema.columns}:
+    if not image.raw and image.values.keys() <= {column.name for column in writer.schema.columns}:
         return image
     why = "not a valid row; its content is withheld because columns of its table are ignored or masked"
     return RefusedImage(values={}, why=why)

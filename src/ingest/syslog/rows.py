@@ -95,7 +95,8 @@ class SyslogEvents:
             message = parsed(one.data, one.at)
         except ValueError as error:
             shown = one.data[:2000].decode(errors="replace")
-            return RefusedImage(values={"data": shown, "sender": one.sender}, why=f"not a syslog message: {error}")
+            values = {"data": shown, "sender": one.sender}
+            return RefusedImage(values=values, why=f"not a syslog message: {error}", raw=True)
         return {
             "id": f"{micros:014x}-{self._own}-{self._count:x}"[:32],
             "received": _shown(one.at),

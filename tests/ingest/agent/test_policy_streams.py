@@ -16,6 +16,8 @@ from ingest.agent.policy_check import findings
 from ingest.agent.policy_reader import read_policy
 from ingest.fleet.desired import source_of, spec_of
 from ingest.fleet.reported import effective_hash
+from ingest.mirror.formats import UpstreamChange
+from ingest.mirror.kafka_topics_source import TopicsSource
 from ingest.records.conditions import condition
 
 POLICY = """
@@ -109,6 +111,38 @@ def test_topics_and_their_format_are_the_policys() -> None:
     ):
         with pytest.raises((UsageError, TopologyError), match=why):
             run({**KAFKA, **change})
+
+
+SHARED = """
+          orders: {topic: t.all}
+      crm:
+        tables:
+          users: {topic: t.all}
+"""
+
+
+@pytest.mark.parametrize("assigned", ["orders", "users"])
+def test_a_topic_of_several_tables_is_one_for_each_gateway(assigned: str) -> None:
+    """A gateway cannot make a record another table's by assigning only that table: records of the same table of another
+    database may have columns that only its own rule hides."""
+    old = "          orders: {topic: t.orders}\n          users: {topic: t.users,"
+    assert old in POLICY
+    text = POLICY.replace(old, "          users: {topic: t.all,").replace("  erp:", SHARED.strip("\n") + "\n  erp:")
+    with pytest.raises(TopologyError, match=r"topic t\.all of several tables: records of format upsert name no table"):
+        policy(text)
+    text = text.replace("format: upsert", "format: maxwell")
+    database = "shop" if assigned == "orders" else "crm"
+    source = run({**KAFKA, "database": database, "tables": [assigned]}, text).source
+    assert source.mirror is not None
+    [one] = TopicsSource(source, source.mirror).mirrored
+    names = [("shop", "users"), ("shop", "orders"), ("crm", "users"), ("crm", "orders"), ("", ""), ("", assigned)]
+    found = [name for name in names if one.contains(UpstreamChange("c", None, {}, {}, name), only=True)]
+    assert found == [(database, assigned)]
+    alone = run({**KAFKA, "tables": ["orders"]}).source
+    assert alone.mirror is not None
+    [one] = TopicsSource(alone, alone.mirror).mirrored
+    found = [name for name in names if one.contains(UpstreamChange("c", None, {}, {}, name), only=True)]
+    assert found == [("shop", "orders"), ("", "")]
 
 
 def test_no_hidden_column_can_be_polled() -> None:
