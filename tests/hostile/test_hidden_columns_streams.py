@@ -20,7 +20,7 @@ from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import captured
 from ingest.ddl.catalog import Catalog
 from ingest.ddl.dialect import Dialect
-from ingest.events.log_events import RefusedImage, RowsLogged
+from ingest.events.log_events import RefusedImage, RowsLogged, TransactionLogged
 from ingest.events.tables import Tables
 from ingest.fleet.fleet_pb2 import Control_MaxScale, Control_Syslog, RequestType
 from ingest.maxscale.upstream import UpstreamEvents, UpstreamLine
@@ -170,7 +170,8 @@ def test_streams_mark_content_that_is_not_parsed() -> None:
     message = ReceivedMessage(b"\xff" * 10, dt.datetime.now(dt.UTC), "unix")
     mark = {"domain": 0, "server_id": 1, "sequence": 1, "event_number": 1, "timestamp": 1, "event_type": "x"}
     lines = [UpstreamLine(table, line) for line in (b"pinSECRET1", orjson.dumps(mark))]
-    syslog = [event.rows for event in SyslogEvents([message], table, start, "x", lambda: True)]  # type: ignore[union-attr]
+    feed = SyslogEvents([message], table, start, "x", lambda: True)
+    syslog = [event.rows for event in feed if isinstance(event, TransactionLogged)]
     maxscale = [
         one for one in UpstreamEvents(lines, tables, {table: TableRule()}, start) if isinstance(one, RowsLogged)
     ]

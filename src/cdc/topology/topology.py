@@ -116,7 +116,7 @@ class Source:
     tls: Tls = TLS_IF_OFFERED
     heartbeat_interval_ms: int = 0
     dumps: bool = True
-    conditions: Callable[[TableId, str], str] | None = field(default=None, repr=False, compare=False)
+    conditions: Callable[..., str] | None = field(default=None, repr=False, compare=False)
     permitted: Callable[[TableId], TableRule | None] | None = field(default=None, repr=False, compare=False)
     dbname: str = ""
     most_slots: int | None = field(default=None, compare=False)

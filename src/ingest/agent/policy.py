@@ -238,7 +238,8 @@ def narrowed(policy: Policy, spec: SourceSpec, source: Source, condition: Condit
     made = replace(
         source, rules=rules, type=local.type, hostname=local.hostname, port=local.port, username=local.username,
         password=local.password, tls=local.tls, dumps=policy.dumps,
-        conditions=lambda table, where: _checked(local, table, where, condition), permitted=permitted,
+        conditions=lambda table, where, names=None: _checked(local, table, where, condition, names),
+        permitted=permitted,
         dbname=local.dbname, **local.endpoint.fields(source),
     )  # fmt: skip
     check_polled(made, dumps=policy.dumps)
@@ -322,8 +323,13 @@ def _rule(
     )  # fmt: skip
 
 
-def _checked(local: LocalConnection, table: TableId, where: str, condition: Condition) -> str:
-    """Return a condition on the rows of a table that is safe to run. Raises UsageError for any other."""
+def _checked(
+    local: LocalConnection, table: TableId, where: str, condition: Condition, names: Mapping[str, str] | None = None
+) -> str:
+    """Return a condition on the rows of a table that is safe to run. Raises UsageError for any other.
+
+    `names` are the table's columns, by the name in a condition, once they are known (`conditions.condition`).
+    """
     allowed, polled = _allowed(local, table), local.type == "sql"
     rule = _permitted(local, table) or TableRule()
     dialect = local.endpoint.condition_dialect(table) if polled else "postgres" if local.is_postgres else "mysql"
@@ -334,7 +340,7 @@ def _checked(local: LocalConnection, table: TableId, where: str, condition: Cond
         plain = not polled or is_plain_name(column, rule)
         return plain and fold_identifier(column) != whole and allowed.may_compare(column)
 
-    return condition(where, may_compare, dialect=dialect)
+    return condition(where, may_compare, dialect=dialect, names=names)
 
 
 def _permitted(local: LocalConnection, table: TableId) -> TableRule | None:

@@ -41,9 +41,11 @@ def connected(source: Source, isolation: str | None = "AUTOCOMMIT") -> Iterator[
     try:
         level: dict[str, Any] = {} if isolation is None else {"isolation_level": isolation}
         engine = sa.create_engine(source.url, **level)
-    except (exc.ArgumentError, ImportError) as error:
-        hint = "install the driver that the URL names" if isinstance(error, ImportError) else "correct `url:`"
-        raise UsageError(f"source {source.name}: {error}", hint) from error
+    except ImportError as error:
+        raise UsageError(f"source {source.name}: {error}", "install the driver that the URL names") from error
+    except (exc.ArgumentError, ValueError, TypeError):  # their texts contain parts of the URL, also of its password
+        hint = "correct `url:`, and write @ : / in the password as %40 %3A %2F"
+        raise UsageError(f"source {source.name}: its URL cannot be parsed", hint) from None
     try:
         with translated(source, "connect"):
             connection = engine.connect()
@@ -148,7 +150,7 @@ class SqlReader:
             raise UsageError(f"the key of {schema.table_id} cannot be read page by page: {why}", "poll a view of it")
         statement = sa.select(*(table.c[column.name] for column in schema.columns))
         if where and self._source.conditions is not None:  # it is part of a checkpoint, which may come from a gateway
-            where = self._source.conditions(schema.table_id, where)
+            where = self._source.conditions(schema.table_id, where, self._server_names(schema))
         if where:  # not `sa.text`, which treats a colon as a parameter
             statement = statement.where(sa.literal_column(f"({where})"))
         if after is not None:
@@ -159,6 +161,14 @@ class SqlReader:
         readers = [(column.name, reader_of(column)) for column in schema.columns]
         last = stored_key(rows[-1][names.index(name)] for name in schema.primary_key) if len(rows) == limit else None
         return [_image(readers, row) for row in rows], last
+
+    def _server_names(self, schema: TableSchema) -> Mapping[str, str]:
+        """Return the server's name of each column that leaves the host. Oracle's are in capitals."""
+        dialect = self._connection.dialect
+        return {
+            column.name: str(dialect.denormalize_name(column.name)) if dialect.requires_name_normalize else column.name
+            for column in schema.columns
+        }
 
     def backlog(self, schema: TableSchema, start: int | None, limit: int) -> int:
         """Implements `PollReader.backlog`."""

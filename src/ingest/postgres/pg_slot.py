@@ -6,6 +6,8 @@ START_REPLICATION would silently skip the gap. So this is checked first, and rai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -27,6 +29,7 @@ ORDER BY 3 LIMIT 1"""
 _PREFIX = "tailorbird_"
 _LONGEST = 63  # bytes of a name; those of topologies and sources are in ASCII
 _COUNT = f"SELECT count(*) FROM pg_replication_slots WHERE left(slot_name::text, 11) = '{_PREFIX}'"
+_COUNTING = 0x7461696C736C6F74  # key of the advisory lock while slots are counted and created
 # seconds to wait for the end of transactions that ran when a slot was created, or a table's first chunk requested
 TIMEOUT = 60.0
 
@@ -98,8 +101,40 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
         return
     if found is not None:
         _refuse_plugin(source, names, found)
-    if found is None:
-        _check_number(connection, source, names, further=1)
+    with _counted_alone(connection, source):
+        if found is None:
+            _check_number(connection, source, names, further=1)
+        _make_slot(connection, source, names, found)
+        if found is None:  # a lost slot was counted before, so its successor is no further one
+            try:
+                _check_number(connection, source, names, further=0)
+            except UsageError:  # a source of another database has created one at the same time
+                connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
+                raise
+
+
+@contextmanager
+def _counted_alone(connection: PgConnection, source: Source) -> Iterator[None]:
+    """Let only one source of the database count and create slots at a time, if a policy limits their number.
+
+    Otherwise two that start together could both drop theirs. Raises Retriable while another one does.
+    """
+    if source.most_slots is None:
+        yield
+        return
+    with translated(source, "lock the count of replication slots"):
+        free = connection.texts(f"SELECT CASE WHEN pg_try_advisory_lock({_COUNTING}) THEN 'yes' ELSE 'no' END")
+    if free[0][0] != "yes":
+        raise Retriable(f"source {source.name}: another source is creating its replication slot")
+    try:
+        yield
+    finally:
+        with translated(source, "unlock the count of replication slots"):
+            connection.query(f"SELECT pg_advisory_unlock({_COUNTING})")
+
+
+def _make_slot(connection: PgConnection, source: Source, names: Names, found: SlotShown | None) -> None:
+    """Create the slot, instead of an unusable one if `found`."""
     with translated(source, f"make the replication slot {names.slot}"):
         if found is not None:
             connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
@@ -118,11 +153,6 @@ def have_slot(connection: PgConnection, source: Source, names: Names) -> None:
             raise
         finally:
             connection.query("SET statement_timeout = 0")
-    try:
-        _check_number(connection, source, names, further=0)
-    except UsageError:  # another source has created one at the same time
-        connection.query(f"SELECT pg_drop_replication_slot({literal(names.slot)})")
-        raise
 
 
 def _check_number(connection: PgConnection, source: Source, names: Names, *, further: int) -> None:

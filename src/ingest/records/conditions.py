@@ -7,7 +7,7 @@ comment, a function, another table, or a column whose values must not leave the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import sqlglot
 from sqlglot import expressions as sql
@@ -23,11 +23,14 @@ _REMEDY = "compare columns with constants: =, <, >, IN (…), BETWEEN, LIKE, IS 
 _LONGEST = 10_000  # characters
 
 
-def condition(text: str, may_compare: Callable[[str], bool], *, dialect: str = "mysql") -> str:
+def condition(
+    text: str, may_compare: Callable[[str], bool], *, dialect: str = "mysql", names: Mapping[str, str] | None = None
+) -> str:
     """Return a WHERE condition that is safe to run and equivalent to `text`, in the same SQL dialect (sqlglot's name).
 
-    `may_compare(column)` returns whether a condition may use a column. Raises UsageError for a text with anything else,
-    or of more than 10,000 characters.
+    `may_compare(column)` returns whether a condition may use a column. With `names`, only these columns are accepted,
+    and the server's name of each is written with quotes: without them, a database may take a word such as ROWGUIDCOL
+    for another column. Raises UsageError for a text with anything else, or of more than 10,000 characters.
     """
     if len(text) > _LONGEST:
         raise UsageError(f"the condition has {len(text)} characters", f"use at most {_LONGEST}")
@@ -38,11 +41,17 @@ def condition(text: str, may_compare: Callable[[str], bool], *, dialect: str = "
     if len(found) != 1 or found[0] is None:
         raise UsageError(f"{text[:200]!r} is not a condition", _REMEDY)
     parsed = found[0]
-    for node in parsed.walk():
+    for node in list(parsed.walk()):
         if type(node) not in _ALLOWED or (isinstance(node, sql.Column) and len(node.parts) != 1):
             raise UsageError(f"a condition must not contain {node.sql(dialect=dialect)[:200]!r}", _REMEDY)
         if isinstance(node, sql.Column) and not may_compare(_name(node, dialect)):
             raise UsageError(f"a condition must not use column {node.name}", "its values may not leave")
+        if isinstance(node, sql.Column) and names is not None:
+            if (name := _name(node, dialect)) not in names:
+                raise UsageError(
+                    f"a condition must not use {name}", "use names of columns exactly as the table has them"
+                )
+            node.set("this", sql.to_identifier(names[name], quoted=True))
     return parsed.sql(dialect=dialect, comments=False)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from ingest.fleet.desired import source_of, spec_of
 from ingest.fleet.reported import effective_hash
 from ingest.mirror.formats import UpstreamChange
 from ingest.mirror.kafka_topics_source import TopicsSource
+from ingest.poll.sql_reader import connected, sql_reader
 from ingest.records.conditions import condition
 
 POLICY = """
@@ -175,6 +178,43 @@ def test_conditions_are_in_the_databases_sql() -> None:
         other(orders, "id > 5")
 
 
+def test_conditions_of_polled_tables_name_their_columns(tmp_path: Path) -> None:
+    """Databases have words for columns: SQL Server ROWGUIDCOL and IDENTITYCOL, MySQL _rowid, SQLite rowid."""
+    check = run({**POLLED, "tables": ["users"]}).source.conditions
+    assert check is not None
+    names = {"id": "id", "changed": "changed"}
+    assert check(table("users", "dbo"), "id > 5 AND changed IS NULL", names) == "[id] > 5 AND [changed] IS NULL"
+    for word in ("ROWGUIDCOL", "IDENTITYCOL", "$IDENTITY", "ID", "other"):
+        with pytest.raises(UsageError):
+            check(table("users", "dbo"), f"{word} = 5", names)
+    with sqlite3.connect(tmp_path / "erp.db") as made:
+        made.execute("CREATE TABLE users (id TEXT PRIMARY KEY, mail TEXT, pin TEXT, updated_at DATETIME NOT NULL)")
+        made.execute("INSERT INTO users VALUES ('a', 'm', 'p', '2026-01-01 00:00:00.000000')")
+    made.close()
+    text = POLICY.replace("mssql+pymssql://cdc:hidden@10.0.0.8/erp", f"sqlite:///{tmp_path}/erp.db")
+    text = text.replace("      dbo:", "      main:").replace("      whole: all\n", "")
+    source = run({**POLLED, "database": "main", "tables": ["users"]}, text).source
+    assert source.poll is not None
+    with sql_reader(source, source.poll) as reader:
+        [schema] = reader.schemas({}).values()
+        rows, _ = reader.walk(schema, None, "id = 'a'", 10)
+        assert len(rows) == 1
+        for where in ("rowid = 1", "_rowid_ = 1", "oid = 1", "mail = 'm'", "pin = 'p'"):
+            with pytest.raises(UsageError, match="must not use"):
+                reader.walk(schema, None, where, 10)
+
+
+@pytest.mark.parametrize("url", ["postgresql+psycopg://u:p@ss:hunter2@h/db", "sqlite://u:hunter2@h:hunter2/x", "x"])
+def test_an_url_that_cannot_be_parsed_is_not_shown(url: str) -> None:
+    """A password with @ or : ends up in the text of SQLAlchemy's error."""
+    source = replace(run({**POLLED, "tables": ["orders"]}).source, url=url)
+    with pytest.raises(UsageError) as found, connected(source):
+        pass
+    assert "its URL cannot be parsed" in str(found.value)
+    assert "hunter2" not in str(found.value) + repr(found.value.__cause__)
+    assert found.value.__suppress_context__
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
@@ -221,8 +261,6 @@ def test_the_catalog_of_streams_is_what_the_policy_names() -> None:
 
 def test_the_catalog_of_a_polled_database(tmp_path: Path) -> None:
     """Names and types come from the database, without hidden columns and other tables."""
-    import sqlite3
-
     with sqlite3.connect(tmp_path / "erp.db") as made:
         made.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, mail TEXT, pin TEXT, changed DATETIME)")
         made.execute("CREATE TABLE salaries (id INTEGER PRIMARY KEY)")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from cdc.model.errors import UsageError
+from cdc.model.errors import Retriable, UsageError
 from cdc.topology.reader import read_topology
-from ingest.postgres.pg_connection import connected
+from ingest.postgres.pg_connection import PgConnection, connected
 from ingest.postgres.pg_slot import have_slot, names_of
 from tests.support.pg_captured import topology_text
 from tests.support.pg_servers import PgServer
@@ -44,6 +45,62 @@ def test_slots_are_limited_by_the_policy(postgres_server: PgServer, unique: Call
                 "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", (name,)
             )
             owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class FakeServer:
+    """A server with slots of Tailorbird, of which the source's own may be lost. It records the statements."""
+
+    version = 160_000
+
+    def __init__(self, number: int, lost: bool = False, free: bool = True, more: int = 0) -> None:
+        self.number, self.lost, self.free, self.more = number, lost, free, more
+        self.statements = list[str]()
+
+    def texts(self, statement: str) -> list[tuple[str, ...]]:
+        self.statements.append(statement)
+        if "count(*)" in statement:
+            return [(str(self.number),)]
+        if "advisory" in statement:
+            return [("yes" if self.free else "no",)]
+        return [("pgoutput", "d", "lost", "", "", "", "")] if self.lost else []
+
+    def query(self, statement: str) -> None:
+        self.statements.append(statement)
+        self.number += self.more if "pg_create" in statement else 0
+
+    def slots(self) -> list[str]:
+        """Return the statements that create or drop slots, or unlock their count."""
+        return [one.split("(")[0].removeprefix("SELECT pg_") for one in self.statements if one.startswith("SELECT pg_")]
+
+
+def limited(server: FakeServer) -> None:
+    text = "{type: postgresql, hostname: h, username: u, password: p, dbname: d, tables: [t]}"
+    source = read_topology(f"name: t\nsources: {{shop: {text}}}", file="t.yml", environ={}).sources["shop"]
+    source = replace(source, most_slots=2)
+    have_slot(cast("PgConnection", server), source, names_of("t", source))
+
+
+def test_a_lost_slot_is_created_again_above_the_limit() -> None:
+    """It is no further one: the owner may have lowered the limit since."""
+    server = FakeServer(5, lost=True)
+    limited(server)
+    assert server.slots() == ["drop_replication_slot", "create_logical_replication_slot", "advisory_unlock"]
+
+
+def test_slots_are_counted_and_created_by_one_source_at_a_time() -> None:
+    """Two sources that start together would otherwise both drop theirs."""
+    server = FakeServer(1, free=False)
+    with pytest.raises(Retriable, match="another source is creating its replication slot"):
+        limited(server)
+    assert server.slots() == []
+    server = FakeServer(1, more=2)  # another database's source created one, too
+    with pytest.raises(UsageError, match="has 3 slots"):
+        limited(server)
+    assert server.slots() == ["create_logical_replication_slot", "drop_replication_slot", "advisory_unlock"]
+    server = FakeServer(2)
+    with pytest.raises(UsageError, match="has 2 slots"):
+        limited(server)
+    assert server.slots() == ["advisory_unlock"]
 
 
 def test_long_names_stay_distinct() -> None:
