@@ -26,9 +26,9 @@ from ingest.fleet.fleet_pb2 import Control_MaxScale, Control_Syslog, RequestType
 from ingest.maxscale.upstream import UpstreamEvents, UpstreamLine
 from ingest.mirror.topics import InputRecord, MirroredTable, TopicEvents
 from ingest.records.capture_interfaces import Checkpoint
-from ingest.records.images import represented
+from ingest.records.images import represented, shaped
 from ingest.records.records import Recorder
-from ingest.syslog.rows import ReceivedMessage, SyslogEvents
+from ingest.syslog.rows import COLUMNS, ReceivedMessage, SyslogEvents
 from tests.hostile.hostile_gateway import HostileGateway, Lies, attending, wait_until
 from tests.hostile.policed import leaked
 from tests.hostile.test_hostile_gateway import quiet
@@ -178,3 +178,39 @@ def test_streams_mark_content_that_is_not_parsed() -> None:
     found = [*syslog, *events_of("debezium", b"{", MirroredTable(table=table, topic="t")), *maxscale]
     images = [image for event in found for image in event.rows]
     assert [image.raw for image in images] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "leaves"),
+    [
+        ("1 2026-01-01T00:00:00Z hostSECRET1 app 1 - - hi", True),
+        ("1 - - - - - - hi", True),
+        ("Oct 11 22:14:15 hostSECRET1 app: hi", True),
+        ("Oct 11 2026 22:14:15 hostSECRET1 app: hi", False),
+        ("hostSECRET1 app: hi", False),
+        ("Oct 11 22:14:15 hostSECRET1: hi", False),
+        ("Oct 11 22:14:15 fe80::hostSECRET1 app: hi", False),
+        ("Oct 11 22:14:15 relay hostSECRET1 app: hi", False),
+        (f"1 2026-01-01T00:00:00Z {'h' * 256}hostSECRET1 app 1 - - hi", False),
+        ("1 2026-01-01T00:00:00Z hostSECRET1 app 1 - [x", False),
+    ],
+)
+def test_a_text_that_may_contain_a_hidden_header_is_withheld(text: str, leaves: bool) -> None:
+    """Senders of the older format differ, so a hidden host could otherwise be in the text."""
+    table = TableId(source="s", database="logs", table="messages")
+    start = Checkpoint(position=Position(file="", pos=0, gtid_set="", sequence=0), snapshot="done", ts_ms=0)
+    message = ReceivedMessage(f"<13>{text}".encode(), dt.datetime.now(dt.UTC), "unix")
+    columns = tuple(Column(name=name, column_type=kind, nullable=True) for name, kind in COLUMNS if name != "host")
+    schema = TableSchema(table_id=table, version=1, columns=columns, primary_key=("id",))
+    shape = shape_of(TableRule(ignored_columns=("host",)))
+    assert shape is not None
+    for hides in (True, False):
+        [event] = SyslogEvents([message], table, start, "x", lambda: True, hides_header=hides)
+        assert isinstance(event, TransactionLogged)
+        shaped(shape, event.rows)
+        image = represented(event.rows.rows[0], Recorder("top").writer(schema, shape))
+        if hides:
+            assert isinstance(image, dict) is leaves
+            assert "SECRET" not in str(image)
+        elif "[x" not in text:
+            assert isinstance(image, dict)

@@ -31,7 +31,11 @@ _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyslogMessage:
-    """A parsed message; missing fields are None. `at` is the sender's time in UTC."""
+    """A parsed message; missing fields are None. `at` is the sender's time in UTC.
+
+    `header` is False if a part of `text` may belong to the header: then the header has another form, or it has no time,
+    host or tag.
+    """
 
     facility: str
     severity: int
@@ -42,6 +46,7 @@ class SyslogMessage:
     msgid: str | None
     structured: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     text: str
+    header: bool = True
 
 
 def parsed(data: bytes, received: dt.datetime) -> SyslogMessage:
@@ -82,6 +87,7 @@ def parsed(data: bytes, received: dt.datetime) -> SyslogMessage:
         proc=older["proc"],
         msgid=None,
         text=older["text"] if host is not None or older["host"] is None else rest[rest.index(older["host"]) :],
+        header=None not in (at, host, older["app"]),
     )
 
 

@@ -30,6 +30,7 @@ COLUMNS = (
     ("proc", "varchar(128)"), ("msgid", "varchar(32)"), ("facility", "varchar(8)"), ("severity", "tinyint"),
     ("timestamp", "timestamp(6)"), ("structured", "json"), ("text", "longtext"),
 )  # fmt: skip
+HEADER = ("host", "app", "proc", "msgid", "timestamp", "structured")  # columns that may be part of the text otherwise
 _REQUIRED = ("id", "received", "facility", "severity", "text")
 DEFINITION = TableDefinition(
     columns=tuple(
@@ -58,13 +59,18 @@ class SyslogEvents:
     """Iterator over the log events of one feed.
 
     `own` is a text, unique per process, that is part of the row keys, because a clock may return the same time twice.
+    `hides_header`: columns of the header are not published, so neither is a message whose text may contain them.
     """
 
     gtid_set = ""
     state: Mapping[str, Any] = {}  # empty, because messages cannot be received again
 
-    def __init__(self, feed: SyslogFeed, table: TableId, start: Checkpoint, own: str, idle: Callable[[], bool]) -> None:
+    def __init__(
+        self, feed: SyslogFeed, table: TableId, start: Checkpoint, own: str, idle: Callable[[], bool], *,
+        hides_header: bool = False,
+    ) -> None:  # fmt: skip
         self._feed, self._table, self._own, self._idle = feed, table, own, idle
+        self._hides_header = hides_header
         self._count = start.position.pos
 
     @property
@@ -97,6 +103,8 @@ class SyslogEvents:
             shown = one.data[:2000].decode(errors="replace")
             values = {"data": shown, "sender": one.sender}
             return RefusedImage(values=values, why=f"not a syslog message: {error}", raw=True)
+        if self._hides_header and not message.header:
+            return RefusedImage(values={}, why="its text may contain fields of its header that are hidden", raw=True)
         return {
             "id": f"{micros:014x}-{self._own}-{self._count:x}"[:32],
             "received": _shown(one.at),

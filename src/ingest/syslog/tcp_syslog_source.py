@@ -25,6 +25,7 @@ from prometheus_client import Counter
 from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import UsageError
 from cdc.model.event import Position
+from cdc.model.filters import TableRule
 from cdc.model.schema import TableId
 from cdc.process.tcp_bounded import BoundedListener, Peer
 from cdc.topology.topology import Listen, Source
@@ -35,7 +36,7 @@ from ingest.ddl.dialect import Dialect
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Checkpoint, ServerTables, Stream
 from ingest.syslog.frames import LARGEST, FrameError, SyslogFrames
-from ingest.syslog.rows import DEFINITION, LOG, TABLE, ReceivedMessage, SyslogEvents
+from ingest.syslog.rows import DEFINITION, HEADER, LOG, TABLE, ReceivedMessage, SyslogEvents
 
 DROPPED = Counter("tailorbird_syslog_dropped", "Datagrams that arrived faster than they were read", ["source"])
 REFUSED = Counter(
@@ -84,7 +85,10 @@ class SyslogSource(StreamOnlySource):
         sockets = self._sockets
         assert sockets is not None, "a session opens its chunks first"
         idle = IdleDetector(sockets.nothing_within, 0.0 if busy else _GAP, time.monotonic)
-        yield SyslogEvents(sockets, self._table, checkpoint, secrets.token_hex(2), idle)
+        rule = self._settings.rules.get(self._table, TableRule())
+        yield SyslogEvents(
+            sockets, self._table, checkpoint, secrets.token_hex(2), idle, hides_header=any(map(rule.hides, HEADER))
+        )
 
 
 class _Sockets:
