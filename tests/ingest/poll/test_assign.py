@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import orjson
 import pytest
+from prometheus_client import REGISTRY
 from typer.testing import CliRunner
 
-from cdc.model.errors import TopologyError, UsageError
+from cdc.model.errors import Retriable, TopologyError, UsageError
 from cdc.model.naming import change_topic, schemas_topic
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
@@ -21,6 +24,7 @@ from cdc.topology.topology import Topology
 from ingest.capture.observer import Observer
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.poll.ddl import statements
+from ingest.poll.run_assign import AssignRounds
 from ingest.poll.run_poll import poll
 from ingest.poll.sql_assigner import FeedAssigner
 from ingest.poll.sql_reader import connected
@@ -56,10 +60,10 @@ def sql(file: Path, *texts: str) -> list[Any]:
 
 
 @contextmanager
-def assigning(file: Path) -> Iterator[FeedAssigner]:
+def assigning(file: Path, first: int = 0) -> Iterator[FeedAssigner]:
     source = topology(file).sources["s"]
     with connected(source, isolation=None) as connection:
-        yield FeedAssigner(connection, source, TABLE, "feed_sync_id")
+        yield FeedAssigner(connection, source, TABLE, "feed_sync_id", first=first)
 
 
 def read(top: Topology, broker: Broker, progress: PollProgress | None = None) -> dict[int, int]:
@@ -116,9 +120,83 @@ def test_rows_without_a_number_are_an_alarm(file: Path) -> None:
 def test_numbers_of_the_application_are_continued(file: Path) -> None:
     """A change that sets the number itself keeps it."""
     sql(file, "INSERT INTO t VALUES (1, 0, 70), (2, 0, NULL)", "UPDATE t SET feed_sync_id = 80, v = 5 WHERE id = 1")
-    with assigning(file) as assigner:
+    with assigning(file) as assigner, pytest.raises(UsageError, match="has numbers up to 80, but no counter"):
+        assigner.assign(10)  # a greater number may have been read, and be gone since
+    with assigning(file, first=100) as assigner:
         assert assigner.assign(10) == 1
-    assert sql(file, "SELECT id, v, feed_sync_id FROM t ORDER BY 1") == [(1, 5, 80), (2, 0, 81)]
+        assert sql(file, "SELECT id, v, feed_sync_id FROM t ORDER BY 1") == [(1, 5, 80), (2, 0, 100)]
+        sql(file, "UPDATE t SET feed_sync_id = 200 WHERE id = 1")
+        assert assigner.assign(10) == 0
+        sql(file, "DELETE FROM t WHERE id = 1", "UPDATE t SET v = 9 WHERE id = 2")
+        assert assigner.assign(10) == 1
+    assert sql(file, "SELECT id, v, feed_sync_id FROM t ORDER BY 1") == [(2, 9, 201)]
+
+
+def test_columns_may_have_any_name(tmp_path: Path) -> None:
+    """The statements' parameters have other names."""
+    file = tmp_path / "source.db"
+    made = topology(file).sources["s"].poll
+    assert made is not None
+    sql(file, "CREATE TABLE t (k0 INTEGER, n INTEGER, pk0 TEXT, PN TEXT, PRIMARY KEY (k0, n))",
+        *statements("sqlite", TABLE, made), "INSERT INTO t (k0, n) VALUES (1, 2), (1, 3)")  # fmt: skip
+    with assigning(file) as assigner:
+        assert assigner.assign(10) == 2
+    assert sql(file, "SELECT k0, n, feed_sync_id FROM t ORDER BY 2") == [(1, 2, 1), (1, 3, 2)]
+
+
+def test_a_used_number_is_an_error_that_passes(file: Path) -> None:
+    """Such as that of a counter that another process creates at the same time."""
+    sql(file, "CREATE TRIGGER other BEFORE INSERT ON tailorbird_feeds BEGIN "
+        "SELECT RAISE(ABORT, 'UNIQUE constraint failed: tailorbird_feeds.name'); END",
+        "INSERT INTO t (id, v) VALUES (1, 0)")  # fmt: skip
+    with assigning(file) as assigner:
+        with pytest.raises(Retriable, match="another process assigns numbers"):
+            assigner.assign(10)
+        sql(file, "DROP TRIGGER other")
+        assert assigner.assign(10) == 1
+
+
+def test_a_failing_table_does_not_stop_the_others(file: Path) -> None:
+    """It is counted, and tried again later. With `once`, its error ends the command after the others."""
+    sql(file, "INSERT INTO t (id, v) VALUES (1, 0), (2, 0), (3, 0), (4, 0)")
+    source = topology(file).sources["s"]
+    bad = replace(TABLE, table="u")
+    rounds, stop = AssignRounds(source, [bad, TABLE]), threading.Event()
+    with pytest.raises(UsageError, match=r"no table main\.u"):
+        rounds.run(source.url, once=True, stop=stop, succeeded=stop.set)
+    assert (rounds.total, stop.is_set()) == (4, False)
+    assert source.poll is not None
+    ddl = [one for one in statements("sqlite", bad, source.poll) if "tailorbird_feeds" not in one]
+    ended = [0]
+
+    class Stop(threading.Event):
+        """Ends after the round in which the failing table works, or many rounds."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            ended[0] += 1
+            if ended[0] == 1:
+                sql(file, "CREATE TABLE u (id INTEGER PRIMARY KEY, v INTEGER)", *ddl, "INSERT INTO u (id) VALUES (1)")
+                rounds._pauses.clear()
+            if ended[0] > 5:
+                self.set()
+            return self.is_set()
+
+    sql(file, "UPDATE t SET v = 1 WHERE id = 1")
+    rounds, waiting = AssignRounds(source, [bad, TABLE]), Stop()
+    rounds.run(source.url, once=False, stop=waiting, succeeded=waiting.set)
+    assert (rounds.total, ended[0]) == (2, 2)
+    assert REGISTRY.get_sample_value("tailorbird_feed_failures_total", {"source": "s", "table": str(bad)}) == 2
+
+
+def test_one_pass_ends_when_no_row_waits(file: Path) -> None:
+    """Rows that another transaction holds are waited for."""
+    source, turns = topology(file).sources["s"], [(0, 2), (1, 1), (1, 0)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FeedAssigner, "assign", lambda self, limit: turns[0][0])
+        patched.setattr(FeedAssigner, "waiting", lambda self, limit: turns.pop(0)[1])
+        rounds = AssignRounds(source, [TABLE])
+        rounds.run(source.url, once=True, stop=threading.Event(), succeeded=lambda: None)
+    assert (turns, rounds.total) == ([], 2)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -62,6 +62,9 @@ def assign(
         typer.Option("--url", envvar="TAILORBIRD_FEED_URL", help="Login that may UPDATE. Default: the source's URL."),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when every row has a number.")] = False,
+    first: Annotated[
+        int, typer.Option("--first", help="The least number to assign, if the table already had numbers.")
+    ] = 0,
     metrics_port: Annotated[int, typer.Option("--metrics-port", help="Serve /metrics and /health here.")] = 0,
 ) -> None:
     """Assign numbers to changed rows of sources with `mode: feed`, until stopped.
@@ -87,7 +90,10 @@ def assign(
     address = url or chosen.url
     if not address:
         raise UsageError(f"source {chosen.name} has no URL", "set TAILORBIRD_FEED_URL, as SQLAlchemy writes it")
-    total = run(chosen, [each for _, each in found], address, once=once, metrics_port=metrics_port)
+    if first and len(found) != 1:
+        raise UsageError("--first is for one table", "--table " + " | ".join(each.table for _, each in found))
+    tables = [each for _, each in found]
+    total = run(chosen, tables, address, once=once, metrics_port=metrics_port, first=first)
     if once:
         typer.echo(f"{total} rows of {chosen.name} got a number")
 
