@@ -32,7 +32,7 @@ from tests.hostile.test_hostile_gateway import quiet
 pytestmark = pytest.mark.timeout(60)
 POLICY = """
 dumps: true
-limits: {{poll_interval_ms: 20}}
+limits: {{poll_interval_ms: 20, poll_lag_ms: 3600000}}
 connections:
   erp:
     type: sql

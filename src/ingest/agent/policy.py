@@ -151,6 +151,8 @@ class AgentLimits:
     - `slots`: the number of replication slots of Tailorbird at one PostgreSQL server, with which the agent creates no
       further one. Default: 4.
     - `poll_interval_ms`: the least time between two polls of a source, in milliseconds. Default: 500.
+    - `poll_lag_ms`: the longest `lag` of a polled source, whose rows each poll reads again. Default: 60,000.
+    - `poll_rows`: the number of rows that one query of a polled source reads. Default: 10,000.
     - `snapshot_threads`: the number of threads that read one source's tables. Default: 4.
     - `server_ids`: the first and the last replication id that the agent may use at a database server, which disconnects
       another reader with the same id. Default: 1,000,000,000 to 2,999,999,999.
@@ -163,6 +165,8 @@ class AgentLimits:
     sources: int = 100
     slots: int = 4
     poll_interval_ms: int = 500
+    poll_lag_ms: int = 60_000
+    poll_rows: int = 10_000
     snapshot_threads: int = 4
     server_ids: tuple[int, int] = (1_000_000_000, 2_999_999_999)
     answer_bytes: int = 64 * 1024 * 1024
@@ -288,6 +292,12 @@ def _limited(limits: AgentLimits, spec: SourceSpec, source: Source, restrictions
     if source.poll is not None and source.poll.interval * 1000 < limits.poll_interval_ms:
         source = replace(source, poll=replace(source.poll, interval=limits.poll_interval_ms / 1000))
         restrictions.append(f"tables are polled every {limits.poll_interval_ms} ms")
+    if source.poll is not None and source.poll.lag * 1000 > limits.poll_lag_ms:  # a shorter one could miss rows
+        what = f"lag {source.poll.lag:g} s is longer than {limits.poll_lag_ms} ms"
+        raise UsageError(what, "use a shorter one, or raise limits: {poll_lag_ms: N} in the agent's policy")
+    if source.poll is not None and source.poll.limit > limits.poll_rows:
+        source = replace(source, poll=replace(source.poll, limit=limits.poll_rows))
+        restrictions.append(f"a query reads at most {limits.poll_rows} rows")
     first, last = limits.server_ids
     if source.server_id and not first <= source.server_id <= last:  # PostgreSQL has no such ids
         within = first + zlib.crc32(f"{spec.connection}.{source.name}".encode()) % (last - first + 1)

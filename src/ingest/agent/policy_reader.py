@@ -81,6 +81,8 @@ def _limits(value: Value) -> AgentLimits:
         sources=count("sources", 10_000),
         slots=count("slots", 10_000),
         poll_interval_ms=count("poll_interval_ms", 86_400_000),
+        poll_lag_ms=count("poll_lag_ms", 86_400_000),
+        poll_rows=count("poll_rows", 100_000),
         snapshot_threads=count("snapshot_threads", 64),
         server_ids=section.take("server_ids", _server_ids, default.server_ids),
         answer_bytes=count("answer_bytes", 2**40),

@@ -162,6 +162,20 @@ def test_no_hidden_column_can_be_polled() -> None:
     assert found.restrictions == ("tables are polled every 500 ms",)
 
 
+def test_what_a_gateway_can_make_a_database_read_is_limited() -> None:
+    """A shorter lag could miss rows, so a longer one is refused."""
+    asked = {**POLLED, "tables": ["orders"]}
+    found = run({**asked, "limit": 100_000})
+    assert found.source.poll is not None
+    assert (found.source.poll.limit, found.restrictions) == (10_000, ("a query reads at most 10000 rows",))
+    with pytest.raises(UsageError, match="lag 61 s is longer than 60000 ms"):
+        run({**asked, "lag": "61s"})
+    text = POLICY.replace("dumps: true", "dumps: true\nlimits: {poll_lag_ms: 90000, poll_rows: 7}")
+    found = run({**asked, "lag": "61s"}, text)
+    assert found.source.poll is not None
+    assert (found.source.poll.limit, found.source.poll.lag) == (7, 61)
+
+
 def test_conditions_are_in_the_databases_sql() -> None:
     """A database may ignore accents in names: then only names in plain letters are compared with hidden ones."""
     check = run({**POLLED, "tables": ["users", "orders"]}).source.conditions

@@ -104,6 +104,7 @@ def policy_of(source: Source) -> dict[str, Any]:
     limits: dict[str, Any] = {"server_ids": f"{source.server_id}-{source.server_id}"} if source.server_id else {}
     if source.poll is not None:
         limits["poll_interval_ms"] = max(1, int(source.poll.interval * 1000))
+        limits |= {"poll_lag_ms": max(1, int(source.poll.lag * 1000) + 1), "poll_rows": source.poll.limit}
     return {
         "dumps": True, "locks": locks, "limits": limits, "connections": {source.name.replace("_", "-"): connection},
     }  # fmt: skip
