@@ -43,6 +43,7 @@ ABSENT = (
 # modules of the capture side that need an extra
 OF_EXTRAS = (
     "__main__", "http_api", "http_bounded", "http_oidc", "http_operators", "sql_reader", "sql_types", "sql_keys",
+    "sql_assigner", "sql_catalog", "sql_tables",
 )  # fmt: skip
 # Imports every module of the capture side without any extra, then runs each command in a child of its own.
 WITHOUT = """

@@ -103,7 +103,7 @@ def test_names_in_order_by_are_those_of_the_result(order: str, replaced: str) ->
 def test_a_value_beside_an_aggregate_of_all_rows_is_refused() -> None:
     """The one row of a query without GROUP BY exists without rows, and `max` of the value would be NULL."""
     query = "SELECT 'all' AS k, count(*) - (SELECT count(*) FROM shop.b b) AS n FROM shop.a a"
-    with pytest.raises(TopologyError, match="a subquery beside an aggregate of all rows"):
+    with pytest.raises(TopologyError, match="a subquery with an aggregate of all rows"):
         case(query, "k").plan()
 
 

@@ -20,12 +20,12 @@ from joins.query.functions.windows import TimeWindow
 from joins.select.rewrite.cases import with_cases
 from joins.select.rewrite.distinct_on import with_distinct_on
 from joins.select.rewrite.grouping_sets import with_grouping_sets
-from joins.select.rewrite.hops import with_hops
 from joins.select.rewrite.limits import with_limits
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
 from joins.select.rewrite.right_joins import with_right_joins
 from joins.select.rewrite.sets import with_sets
+from joins.select.rewrite.sliding_windows import with_sliding_windows
 from joins.select.rewrite.synonyms import with_exact
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
@@ -76,8 +76,8 @@ def statements_of(text: str) -> list[exp.Expr | None]:
 
 # In this order: each reads what the ones before it have written.
 _REWRITES = (
-    with_cases, with_exact, with_pivots, with_hops, with_right_joins, with_grouping_sets, with_sets, with_partitions,
-    with_distinct_on, with_limits,
+    with_cases, with_exact, with_pivots, with_sliding_windows, with_right_joins, with_grouping_sets, with_sets,
+    with_partitions, with_distinct_on, with_limits,
 )  # fmt: skip
 
 

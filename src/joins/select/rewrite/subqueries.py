@@ -53,7 +53,7 @@ def without_subqueries(select: exp.Select, outer: frozenset[str]) -> tuple[exp.S
         conditions["qualify"] = exp.Qualify(this=subqueries.replaced(qualify.this, grouped=group is not None))
     if subqueries.joins and group is None and (having is not None or any(any(aggregates_in(one)) for one in items)):
         expected = "the aggregates in FROM (SELECT …) name, and the subquery around them"
-        refuse(subqueries.joins[0].at, "a subquery beside an aggregate of all rows", expected)
+        refuse(subqueries.joins[0].at, "a subquery with an aggregate of all rows", expected)
     if where is not None:
         conditions["where"] = exp.Where(this=subqueries.replaced(rewritten(where.this, outer)))
     if not subqueries.joins:

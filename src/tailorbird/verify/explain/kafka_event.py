@@ -6,7 +6,8 @@ import contextlib
 from typing import NamedTuple
 
 from cdc.model.brokers import Brokers
-from cdc.process.kafka_reader import KafkaReader
+from cdc.model.errors import Retriable
+from cdc.process.kafka_reader import KafkaReader, Partition
 
 
 class MissingRecord(NamedTuple):
@@ -27,7 +28,13 @@ class RecordReader(contextlib.AbstractContextManager["RecordReader"]):
 
     def record(self, topic: str, partition: int, offset: int) -> tuple[bytes | None, bytes | None] | MissingRecord:
         """Return the key and value of a record, or why it is missing. Raises Retriable while Kafka is unavailable."""
-        at = topic, partition
+        try:
+            return self._record((topic, partition), offset)
+        except Retriable:  # the broker may have cut the log between the two requests
+            return self._record((topic, partition), offset)
+
+    def _record(self, at: Partition, offset: int) -> tuple[bytes | None, bytes | None] | MissingRecord:
+        topic, _ = at
         if at not in self._reader.partitions(topic):
             return MissingRecord("the topic or its partition does not exist")
         low, high = self._reader.bounds(at)

@@ -1,10 +1,10 @@
 """Rewrite groups by windows that overlap as groups of rows that are repeated, before parsing (part of stage 1).
 
     SELECT window(o.at, '1 hour', '30 minutes') AS w, count(*) AS n FROM o GROUP BY window(o.at, '1 hour', '30 minutes')
-      SELECT _h.hop AS w, count(*) AS n
-      FROM (SELECT window(o.at, '30 minutes') AS hop FROM o WHERE o.at IS NOT NULL
-            UNION ALL SELECT window(o.at, '30 minutes') - INTERVAL 1800 SECOND AS hop FROM o WHERE …) _h
-      GROUP BY _h.hop
+      SELECT _h.start AS w, count(*) AS n
+      FROM (SELECT window(o.at, '30 minutes') AS start FROM o WHERE o.at IS NOT NULL
+            UNION ALL SELECT window(o.at, '30 minutes') - INTERVAL 1800 SECOND AS start FROM o WHERE …) _h
+      GROUP BY _h.start
 
 Each row is in length / slide windows. As in Spark, rows without a time are in none. What cannot be rewritten stays, and
 is refused."""
@@ -16,12 +16,12 @@ from sqlglot import exp
 from joins.query.functions.windows import TimeWindow, seconds_of_text
 from joins.select.names import same_name, text_of
 
-_ROWS, _HOP = "_h", "hop"
+_ROWS, _START = "_h", "start"
 _MOST = 50  # windows that contain one row
 _CLAUSES = ("group", "having", "order", "qualify")
 
 
-def with_hops(statement: exp.Expr) -> exp.Expr:
+def with_sliding_windows(statement: exp.Expr) -> exp.Expr:
     """Rewrite every SELECT with such windows, in place."""
     for select in reversed(list(statement.find_all(exp.Select))):
         group = select.args.get("group")
@@ -39,7 +39,7 @@ def _repeat(select: exp.Select, window: TimeWindow) -> None:
         return
     if any(not isinstance(one.this, exp.RowNumber) for part in parts for one in part.find_all(exp.Window)):
         return  # the groups of a partition are joined by a key, which the repeated rows lack
-    hop = exp.column(_HOP, table=_ROWS)
+    start = exp.column(_START, table=_ROWS)
     moment, text = window.this.copy(), text_of(window)
     names: dict[str, exp.Expr] = {}
     aliases = [item.alias for item in select.expressions if item.alias]
@@ -50,7 +50,7 @@ def _repeat(select: exp.Select, window: TimeWindow) -> None:
             alias.set("this", item)
     for part in (*select.expressions, *(one for key in _CLAUSES if (one := select.args.get(key)) is not None)):
         for node in [one for one in part.find_all(TimeWindow) if text_of(one) == text]:
-            node.replace(hop.copy())
+            node.replace(start.copy())
         for column in list(part.find_all(exp.Column)):
             named = not isinstance(part, exp.Alias) and same_name(aliases, column.name) is not None
             named = named and column.find_ancestor(exp.AggFunc) is None  # there it is a column of the tables
@@ -75,7 +75,7 @@ def _branch(select: exp.Select, names: dict[str, exp.Expr], moment: exp.Expr, sl
         back = exp.Interval(this=exp.Literal.number(number * slide), unit=exp.var("SECOND"))
         start = exp.Sub(this=start, expression=back)
     rows = exp.select(*(exp.alias_(one.copy(), f"c{i}") for i, one in enumerate(names.values())))
-    rows.append("expressions", exp.alias_(start, _HOP))
+    rows.append("expressions", exp.alias_(start, _START))
     for key in ("from_", "joins", "where"):
         value = select.args.get(key)
         rows.set(key, [one.copy() for one in value] if isinstance(value, list) else value and value.copy())
