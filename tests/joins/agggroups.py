@@ -91,7 +91,7 @@ class GroupGenerator(Generator, ABC):
     def _function(self, aliases: list[Alias]) -> tuple[str, str]:
         pick = self.chance.choice
         any_, type_ = self._item(aliases, "", otherwise="1")
-        exact, _ = self._item(aliases, *EXACT)
+        exact, exact_type = self._item(aliases, *EXACT)
         made = [("count(*)", "bigint"), (f"count({any_})", "bigint")]
         if columns := self._columns(aliases, "int", "bigint", "tinyint"):
             one, two = pick(columns), pick(columns)
@@ -124,9 +124,22 @@ class GroupGenerator(Generator, ABC):
             made += [(f"sum({condition})", "bigint?")]
             made += [(f"count_if({condition})", "bigint"), (f"{pick(['bool_and', 'bool_or'])}({condition})", "bool?")]
         text, found = pick(made)
+        if "statistics" in self.constructs:
+            text, found = self._statistic(aliases, (exact, exact_type), (text, found))
         if self._maybe("filter", 0.2):
             text += f" FILTER (WHERE {self._condition(aliases)})"
         return text, found
+
+    def _statistic(self, aliases: list[Alias], exact: tuple[str, str], otherwise: tuple[str, str]) -> tuple[str, str]:
+        """Return a statistic instead of some functions. Its own dice leave the rest of a seed's query as it was."""
+        dice = random.Random(" ".join(otherwise))
+        numbers = self._columns(aliases, "int", "bigint", "tinyint", "decimal(6,2)", "double", "float")
+        if dice.random() < 0.8:
+            return otherwise
+        if not numbers or dice.random() < 0.3:
+            return f"mode({exact[0]})", exact[1]
+        functions = ["median", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"]
+        return f"{dice.choice(functions)}({dice.choice(numbers)})", "double?"
 
     def _over_groups(self, keys: list[tuple[str, str]]) -> tuple[str, str]:
         """Return an aggregate over the groups of a partition."""

@@ -20,7 +20,7 @@ from tests.joins.joincase import Case
 from tests.joins.joinrandom import Alias, Join, Table, is_wide
 
 GROUPS = frozenset({"groups", "determined", "global", "expressions", "null_keys", "having", "over", "filter"})
-FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions"})
+FUNCTIONS = frozenset({"distinct_of", "extremes", "by", "lists", "conditions", "statistics"})
 QUERIES = frozenset({"sets", "distinct", "union_all", "union", "top", "ordered", "view", "subquery", "with"})
 JOINS = frozenset({"exists", "scalar", "windows", "right", "on"})
 FORMS = frozenset({"several_sets", "hops", "cases", "distinct_on", "offset"})

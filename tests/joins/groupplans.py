@@ -242,15 +242,28 @@ EVERYTHING = [
     Wanted(function="min_by", of=("id", "day"), type=LogicalType(kind="date")),
     Wanted(function="collect_list", of=("id", "day"), type=list_of(DATE), needed=0, descending=(True, False)),
     Wanted(function="collect_set", of=("n",), type=list_of(INT32)),
+    Wanted(function="mode", of=("kind",), type=STRING),
+    Wanted(function="mode", of=("day",), type=LogicalType(kind="date")),
+    *(
+        Wanted(function=function, of=(name,), type=FLOAT64)
+        for function in ("median", "stddev_samp", "stddev_pop", "var_samp", "var_pop")
+        for name in ("n", "amount", "weight")
+    ),
 ]
+_STATISTICS = ", ".join(
+    f"{function}(CAST({name} AS DOUBLE))"
+    for function in ("median", "stddev_samp", "stddev_pop", "var_samp", "var_pop")
+    for name in ("n", "amount", "weight")
+)
 _ROWS = "o.id, o.kind, o.customer_id, o.n, o.amount, o.weight, o.day, o.seen"
-_SQL = """
+_SQL = f"""
     count(*), count(n), sum(n), avg(n), sum(amount), CAST(avg(amount) AS DECIMAL(16, 6)), sum(weight), avg(weight),
     count(DISTINCT n), count(DISTINCT CASE WHEN n IS NOT NULL AND day IS NOT NULL THEN (n, day) END), sum(DISTINCT n),
     avg(DISTINCT n), min(amount), max(seen), min(weight),
     (list(id ORDER BY weight DESC, id DESC) FILTER (weight IS NOT NULL))[1], arg_min_null(day, id),
     coalesce(list(day ORDER BY id DESC) FILTER (day IS NOT NULL), []),
-    coalesce(list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL), [])
+    coalesce(list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL), []),
+    mode(kind ORDER BY kind), mode(day ORDER BY day), {_STATISTICS}
 """
 
 

@@ -109,6 +109,10 @@ def _average(types: Types) -> LogicalType:
     return average_type(types[0])
 
 
+def _double(_: Types) -> LogicalType:
+    return FLOAT64
+
+
 def _list(types: Types) -> LogicalType:
     return list_of(types[0])
 
@@ -187,6 +191,26 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
     AggregateFunction(
         name="collect_set", shown="collect_set", calls=(exp.ArrayUniqueAgg,), reads="bag", finish="set", result=_list,
         keeps="set", accepts=_ORDERED,
+    ),
+    AggregateFunction(
+        name="mode", shown="mode", calls=(exp.Mode,), reads="bag", finish="most frequent", result=_last,
+        accepts=_ORDERED, native=(DuckDBForm("ordered", "mode({0} ORDER BY {0})"),),
+    ),
+    AggregateFunction(
+        name="median", shown="median", calls=(exp.Median,), reads="bag", finish="median", result=_double,
+        accepts=_NUMBER, widens=True,
+    ),
+    *(
+        AggregateFunction(
+            name=name, shown=shown, calls=calls, reads="bag", finish=finish, result=_double, accepts=_NUMBER,
+            widens=True,
+        )
+        for name, shown, calls, finish in (
+            ("stddev_samp", "stddev", (exp.Stddev, exp.StddevSamp), "deviation of a sample"),
+            ("stddev_pop", "stddev_pop", (exp.StddevPop,), "deviation"),
+            ("var_samp", "variance", (exp.Variance,), "variance of a sample"),
+            ("var_pop", "var_pop", (exp.VariancePop,), "variance"),
+        )
     ),
 )  # fmt: skip
 # By the name in a plan. Functions of one name differ only in the types that they accept.

@@ -24,6 +24,10 @@ _INSTEAD: dict[type[exp.Expr], str] = {
     exp.AnyValue: "min or max",
     exp.ApproxDistinct: "count(DISTINCT x), which is exact",
     exp.GroupConcat: "collect_list(x)",
+    exp.Quantile: "median(x)",
+    exp.PercentileCont: "median(x)",
+    exp.PercentileDisc: "median(x)",
+    exp.ApproxQuantile: "median(x)",
 }
 _SHOWN = [function.shown for function in FUNCTIONS if "(" not in function.shown] + ["count_if"]
 _WITH_DISTINCT = [function for function in FUNCTIONS if function.distinct]

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cdc.model.types import Canonical
+from cdc.model.types import Canonical, LogicalType
 from joins.query.group import Bag
 from joins.steps.exact import added, exact, summed, zero
 from joins.steps.ordered import order_of
@@ -28,6 +28,11 @@ class Tuples:
         made = Tuples(self._bag)
         made._entries, made._keys, made.sum = list(self._entries), list(self._keys), self.sum
         return made
+
+    @property
+    def last_type(self) -> LogicalType:
+        """The type of a tuple's last value."""
+        return self._type
 
     @property
     def distinct(self) -> int:

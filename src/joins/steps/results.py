@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 
 import orjson
 
@@ -11,7 +14,7 @@ from cdc.model.types import Canonical
 from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Grouping, Result
 from joins.steps.bags import Tuples
-from joins.steps.exact import Exact, part_of
+from joins.steps.exact import Exact, Limit, added, double_text, exact, fitting, part_of, zero
 
 LONGEST = 1_000_000  # bytes of a list's text
 _NULL = b"null"
@@ -71,6 +74,49 @@ def _set(kept: Contents, result: Result) -> bytes | None:
     return _listed(values[-1] for _, values in kept.bags[result.of].entries())
 
 
+def _most_frequent(kept: Contents, result: Result) -> bytes | None:
+    """Return the value of most rows; of several, the least."""
+    return _value(max(kept.bags[result.of].entries(), key=lambda entry: entry[0], default=(0, None))[1])
+
+
+def _median(kept: Contents, result: Result) -> bytes | None:
+    """Return the middle value, or half the exact sum of the two middle ones."""
+    bag, of = kept.bags[result.of], kept.bags[result.of].last_type
+    rows, before, middle = sum(times for times, _ in bag.entries()), 0, zero(of)
+    if not rows:
+        return _NULL
+    for times, values in bag.entries():
+        found = sum(before <= at < before + times for at in ((rows - 1) // 2, rows // 2))
+        if found:
+            middle = added(middle, exact(values[-1], of), found)
+        before += times
+    return part_of(middle, 2, result.type)
+
+
+def _variance(kept: Contents, result: Result, *, sample: bool) -> bytes | None:
+    """Return the variance, which is exact before it is rounded to a double. NULL if there are too few values."""
+    bag, of = kept.bags[result.of], kept.bags[result.of].last_type
+    rows, total, squares = 0, Fraction(0), Fraction(0)
+    infinite = False
+    for times, values in bag.entries():
+        number = exact(values[-1], of)
+        rows += times
+        if isinstance(number, Limit):
+            infinite = True
+            continue
+        total += Fraction(number) * times
+        squares += Fraction(number) ** 2 * times
+    if rows <= sample:
+        return _NULL
+    return b'"NaN"' if infinite else fitting((squares - total * total / rows) / (rows - sample), result.type)
+
+
+def _deviation(kept: Contents, result: Result, *, sample: bool) -> bytes | None:
+    """Return the square root of the rounded variance, which every system computes alike."""
+    text = _variance(kept, result, sample=sample)
+    return text if text in (None, _NULL, b'"NaN"') else double_text(math.sqrt(float(text)))
+
+
 # What `AggregateFunction.finish` names: the computation of a result's text from a group's contents.
 FINISHES: Mapping[str, Callable[[Contents, Result], bytes | None]] = {
     "rows": lambda kept, _: str(kept.rows).encode(),
@@ -84,6 +130,12 @@ FINISHES: Mapping[str, Callable[[Contents, Result], bytes | None]] = {
     "last": lambda kept, result: _value(kept.bags[result.of].last()),
     "list": _list,
     "set": _set,
+    "most frequent": _most_frequent,
+    "median": _median,
+    "variance": partial(_variance, sample=False),
+    "variance of a sample": partial(_variance, sample=True),
+    "deviation": partial(_deviation, sample=False),
+    "deviation of a sample": partial(_deviation, sample=True),
 }
 
 

@@ -40,6 +40,12 @@ final class Result {
     if (finish.equals("last")) return last(bags[of], bags[of].last());
     if (finish.equals("list")) return listed(bags[of], false);
     if (finish.equals("set")) return listed(bags[of], true);
+    if (finish.equals("most frequent")) return last(bags[of], Statistics.mostFrequent(bags[of]));
+    if (finish.equals("median")) return parted(Statistics.middle(bags[of]), 2);
+    if (finish.equals("variance")) return new Statistics(bags[of]).variance(0);
+    if (finish.equals("variance of a sample")) return new Statistics(bags[of]).variance(1);
+    if (finish.equals("deviation")) return new Statistics(bags[of]).deviation(0);
+    if (finish.equals("deviation of a sample")) return new Statistics(bags[of]).deviation(1);
     throw new IllegalStateException("aggregate function " + finish);
   }
 

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 /** Statistics of a bag that need no read of its tuples: their number, and what its results need. */
 final class Tally {
   private final SortKey order;
+  private final Numeric last;
   private final boolean list, set;
   final Sum sum; // sum of the distinct tuples' last values; null: not needed
   long distinct;
@@ -12,6 +13,7 @@ final class Tally {
 
   Tally(SortKey order, Numeric last, boolean summed, boolean list, boolean set) {
     this.order = order;
+    this.last = last;
     this.list = list;
     this.set = set;
     sum = summed ? new Sum(last) : null;
@@ -41,6 +43,11 @@ final class Tally {
     if (sum != null) sum.read(from);
     if (list) listed = Bytes.count(from);
     if (set) once = Bytes.count(from);
+  }
+
+  /** A sum of no values, for the last values of tuples. */
+  Sum zero() {
+    return new Sum(last);
   }
 
   /** Decodes a tuple's last value to text. */

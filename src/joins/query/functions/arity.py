@@ -12,7 +12,8 @@ _COUNTS: dict[tuple[int, int], str] = {
     (1, 1): "initcap sha1 "
     "upper lower trim ltrim rtrim reverse length char_length md5 abs floor ceil sqrt exp ln log10 year quarter "
     "ntile month day weekofyear dayofweek dayofyear hour minute second last_day to_date date st_x st_y st_longitude "
-    "st_latitude st_srid st_astext st_aswkt sum avg min max count_if bool_and bool_or collect_list collect_set",
+    "st_latitude st_srid st_astext st_aswkt sum avg min max count_if bool_and bool_or collect_list collect_set "
+    "mode median stddev stddev_samp stddev_pop variance var_samp var_pop",
     (1, 2): "round first_value last_value first last",
     (1, 3): "position lag lead",  # position('a' IN s)
     (3, 3): "split_part translate",
