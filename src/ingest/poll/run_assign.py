@@ -66,7 +66,7 @@ def run(
 
 class AssignRounds:
     """Rounds over the tables of a source. A table that fails is logged, counted and tried again later, and the others
-    go on. `total` is how many numbers were assigned."""
+    continue. `total` is how many numbers were assigned."""
 
     def __init__(self, source: Source, tables: Sequence[TableId], *, first: int = 0) -> None:
         self._source, self._tables, self._first = source, tables, first

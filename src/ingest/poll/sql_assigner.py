@@ -2,7 +2,8 @@
 
 A reader of a feed continues after the greatest number that it has read. So a number must become visible only after all
 smaller ones, and never be used twice, also if its row was changed or deleted since. One row per table in the table of
-counters has the last number. Whoever assigns updates it first, and so waits until another process has committed.
+counters has the last number. A process that assigns numbers updates this row first, and so waits until another process
+has committed.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def test_events_are_inserted_into_an_existing_file(tmp_path: Path) -> None:
     assert (first.created, first.header.server_id) == (NOW - 60, 9)
     assert path.stat().st_mode & 0o777 == 0o640
     with before:
-        assert before.read() == b"".join(parts), "a reader goes on with the former file"
+        assert before.read() == b"".join(parts), "a reader continues with the former file"
     assert [file.name for file in tmp_path.iterdir()] == ["binlog.000001"]
 
 

@@ -17,19 +17,18 @@ from prometheus_client import REGISTRY
 from typer.testing import CliRunner
 
 from cdc.model.errors import Retriable, TopologyError, UsageError
-from cdc.model.naming import change_topic, schemas_topic
+from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
-from ingest.capture.observer import Observer
-from ingest.log.memory_log import Broker, MemoryLog
+from ingest.log.memory_log import Broker
 from ingest.poll.ddl import statements
 from ingest.poll.run_assign import AssignRounds
-from ingest.poll.run_poll import poll
 from ingest.poll.sql_assigner import FeedAssigner
 from ingest.poll.sql_reader import connected
 from ingest.report.poll_progress import PollProgress
 from tailorbird.cli.app import app
+from tests.ingest.poll.test_poll_alarms import run
 
 TABLE = TableId(source="s", database="main", table="t")
 TEXT = (
@@ -68,15 +67,7 @@ def assigning(file: Path, first: int = 0) -> Iterator[FeedAssigner]:
 
 def read(top: Topology, broker: Broker, progress: PollProgress | None = None) -> dict[int, int]:
     """Read the feed to its end; return the last published version of each row."""
-    source, left = top.sources["s"], [2]
-    assert source.poll is not None
-
-    def wait(seconds: float) -> None:
-        left[0] -= 1
-
-    log = MemoryLog(broker, schemas_topic("top"))
-    stopped = lambda: left[0] <= 0  # noqa: E731
-    poll(top, source, source.poll, log, observer=Observer(), stopped=stopped, wait=wait, progress=progress)
+    run(top, broker, progress, 2)
     rows = [orjson.loads(r.value)["after"] for r in broker.records if r.topic == change_topic("top", TABLE) and r.value]
     return {row["id"]: row["v"] for row in rows}
 
@@ -233,7 +224,7 @@ def test_the_command_assigns_until_no_row_waits(file: Path, tmp_path: Path) -> N
     with pytest.raises(UsageError, match=r"no table main\.tailorbird_feeds") as raised:
         CliRunner().invoke(app, ["poll", "assign", str(made), "--once"], catch_exceptions=False)
     assert 'CREATE TABLE "main"."tailorbird_feeds"' in raised.value.hint
-    for change, why in (("mode: feed, ", "0 sources of .* have `mode: feed`"), ("[t]", "no table main.u")):
+    for change, why in (("mode: feed, ", "no sources of .* have `mode: feed`"), ("[t]", "no table main.u")):
         made.write_text(TEXT.format(file=file).replace(change, "[u]" if change == "[t]" else ""))
         with pytest.raises(UsageError, match=why):
             CliRunner().invoke(app, ["poll", "assign", str(made), "--once"], catch_exceptions=False)

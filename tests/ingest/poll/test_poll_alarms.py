@@ -33,7 +33,7 @@ def insert(file: Path, first: int, count: int, minute: int) -> None:
     )  # fmt: skip
 
 
-def run(top: Topology, broker: Broker, progress: PollProgress, cycles: int) -> None:
+def run(top: Topology, broker: Broker, progress: PollProgress | None, cycles: int) -> None:
     """Run a session of so many cycles."""
     source, left = top.sources["s"], [cycles]
     assert source.poll is not None

@@ -38,7 +38,7 @@ def ddl(
 
     Contacts no server. Review the statements, then run them with your migration tool.
 
-    Example: tailorbird poll ddl topologies/polled.yml --table orders
+    Example: tailorbird poll ddl topologies/polled.yml --table customers
     """
     from cdc.process.file_topology import load_topology
     from ingest.poll.ddl import dialect_of, statements
@@ -72,7 +72,7 @@ def assign(
     Changed rows have no number (`tailorbird poll ddl` creates the trigger). They get the next ones after the commit of
     their transaction, at most `limit` rows at a time, every `interval`. Both are keys of the source.
 
-    Example: tailorbird poll assign topologies/polled.yml --source legacy
+    Example: tailorbird poll assign topologies/polled.yml --source crm
     """
     from cdc.process.file_topology import load_topology
     from ingest.poll.run_assign import run
@@ -84,7 +84,7 @@ def assign(
     ]
     names = sorted({one.name for one, _ in found})
     if len(names) != 1:
-        what = f"{len(names)} sources of {file} have `mode: feed`"
+        what = f"{len(names) or 'no'} sources of {file} have `mode: feed`"
         raise UsageError(what, f"--source {' | '.join(names)}" if names else "set `mode: feed` of a polled source")
     chosen = found[0][0]
     address = url or chosen.url
