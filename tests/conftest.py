@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,17 @@ def runs_beside_kafka(item: pytest.Item) -> bool:
     return few or (item.nodeid.startswith(ONE_JVM) and item.get_closest_marker("long") is not None)
 
 
+def runs_on_shared_servers(item: pytest.Item) -> bool:
+    """Return whether a test is for one of the two workers with servers."""
+    return shares_servers(item) or needs_hbase(item) or runs_beside_kafka(item)
+
+
+@cache
+def lower_priority() -> None:
+    """Let this worker use only what those with servers leave. xdist decides which workers have the servers."""
+    os.nice(5)
+
+
 def services_of(item: pytest.Item) -> tuple[ServiceName, ...]:
     """Return the servers that a test needs."""
     mark = item.get_closest_marker("kafka")
@@ -108,21 +120,13 @@ def _turn(item: pytest.Item) -> int:
     xdist gives each worker two groups at once; the second one waits until the first has run, so it is a small one for
     the tests with servers.
     """
-    if shares_servers(item) or needs_hbase(item):
-        return 0
-    if runs_beside_kafka(item):
-        return 1
+    if runs_on_shared_servers(item):
+        return int(runs_beside_kafka(item))
     if item.nodeid.startswith(LARGE):
         return 2
     if item.nodeid.startswith(SMALL):
         return 3
     return 4
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Give the third worker a lower priority, so that it uses only what the tests with servers leave."""
-    if getattr(config, "workerinput", {}).get("workerid") == "gw2":
-        os.nice(5)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -154,6 +158,8 @@ def _claim_servers() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Start the servers of every integration test, whether it requests them or not."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not runs_on_shared_servers(item):
+        lower_priority()
     if shares_servers(item) or needs_kafka_alone(item):
         SERVERS.need(named(os.environ.get("TAILORBIRD_TESTS_SERVICES"), services_of(item)))
 
