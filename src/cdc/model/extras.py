@@ -22,6 +22,7 @@ MODULES = frozenset(
         "py4j",
         "pyarrow",
         "pydantic",
+        "pymysqlreplication",
         "pysolr",
         "pyspark",
         "requests",

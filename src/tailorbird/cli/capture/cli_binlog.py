@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cdc.model.errors import TailorbirdError, UsageError
+from tailorbird.cli.capture.cli_binlog_compare import compare, tables_filter
 
 if TYPE_CHECKING:
     from ingest.binlog.reading.events import RawEvent
@@ -25,19 +26,6 @@ app = typer.Typer(
 )
 
 _Uris = Annotated[list[str], typer.Argument(metavar="URI…", help="mysql://…, mariadb://…, file:///… or a path")]
-
-
-def _tables(text: str) -> Callable[[str, str], bool] | None:
-    """Return a filter of (database, table) for a text such as `a.b,c.*`. An empty text gives None: no filter."""
-    wanted = {name.strip().lower() for name in text.split(",") if name.strip()}
-    for name in wanted:
-        if name.count(".") != 1:
-            raise UsageError(
-                f"--tables {name}: not a table", "write database.table, or database.* for all of its tables"
-            )
-    if not wanted:
-        return None
-    return lambda database, table: bool({f"{database}.{table}".lower(), f"{database}.*".lower()} & wanted)
 
 
 @app.command()
@@ -109,7 +97,7 @@ def _options(unknown_sign: str, tables: str) -> StreamOptions:
     if unknown_sign not in ("refuse", "signed", "unsigned"):
         raise UsageError(f"--unknown-sign {unknown_sign}", "write refuse, signed or unsigned")
     flavour = Flavour(unknown_sign=unknown_sign)  # type: ignore[arg-type]  # checked above
-    return StreamOptions(flavour=flavour, tables=_tables(tables))
+    return StreamOptions(flavour=flavour, tables=tables_filter(tables))
 
 
 def _open(uri: str, begin: BinlogPosition, follow: bool) -> tuple[Transport, BinlogPosition]:
@@ -259,3 +247,6 @@ def position(
         print(_json({"file": head.file, "position": head.position, "gtids": gtids}).decode())
     else:
         print(f"{head.file}:{head.position}" + (f"\n{head.gtids}" if head.gtids else ""))
+
+
+app.command("compare")(compare)
