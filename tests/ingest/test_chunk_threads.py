@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cdc.model.errors import TableChanged
+from cdc.model.errors import Retriable, TableChanged
 from cdc.model.event import Position
 from ingest.capture import proc_chunks
 from ingest.capture.proc_chunks import ChunkThreads
@@ -85,6 +85,29 @@ def test_a_condition_that_the_server_refuses_ends_only_its_request(monkeypatch: 
     (chunk,) = first(chunks)
     assert chunk.failed is not None
     assert "Unknown column" in chunk.failed.message
+
+
+def test_a_replica_that_is_unavailable_does_not_end_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has another server and is read; the chunk is tried again. Of the log's own server, the session ends."""
+    monkeypatch.setattr(proc_chunks, "_RETRY", 0.01)
+    table, left = AlteredTable(), [2]
+
+    @contextmanager
+    def opened() -> Iterator[AlteredTable]:
+        if left[0]:
+            left[0] -= 1
+            raise Retriable("connection refused")
+        yield table
+
+    chunks = ChunkThreads(opened, apart=True)
+    chunks.request(replace(REQUEST, schema=schema_of(new="int")))
+    assert [chunk.request.number for chunk in first(chunks)] == [1]
+    assert left == [0]
+    left[0] = 1
+    one_server = ChunkThreads(opened)
+    one_server.request(REQUEST)
+    with pytest.raises(Retriable, match="connection refused"):
+        first(one_server)
 
 
 def test_a_value_of_another_type_is_an_altered_table() -> None:

@@ -112,6 +112,10 @@ class LiveCapture:
             limits=Limits(idle_commit=0.05, ask=1.0),
         ).run()
 
+    def session(self) -> None:
+        """Run a session in this thread, until it fails."""
+        self._session(self.source)
+
     def stop(self) -> None:
         """Stop it between two transactions."""
         self._stop.set()

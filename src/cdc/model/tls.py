@@ -38,6 +38,17 @@ class Tls:
 
 
 TLS_IF_OFFERED = Tls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuredAddress:
+    """Address of a database server, and how a connection to it is secured."""
+
+    hostname: str
+    port: int
+    tls: Tls = TLS_IF_OFFERED
+
+
 _PROVE = "give the authority of its certificate (ssl_ca), or do without proof of its identity (ssl_mode: required)"
 _ENCRYPT = "turn on TLS at the server, or connect without it (ssl_mode: preferred)"
 

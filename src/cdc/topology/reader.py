@@ -29,7 +29,7 @@ from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import read_rule
 from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
 from cdc.topology.reader_syslog import messages_alone, read_syslog
-from cdc.topology.reader_tls import read_tls
+from cdc.topology.reader_tls import read_replica, read_tls
 from cdc.topology.topology import Check, Dashboard, Delivery, Index, SnapshotMode, Source, SourceType, Table, Topology
 from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
 
@@ -161,6 +161,7 @@ def _source(name: str, s: Section) -> Source:
         if polled
         else s.take("snapshot_mode", _snapshot_mode, "initial"),
         poll=read_poll(s) if polled else None,
+        snapshot=read_replica(s, 3306, supported=kind == "mysql" and not polled),
         agent=read_agent(s, supported=by_url or not polled),
         delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[kind in ("kafka", "maxscale")]),
         **(_login(s, _PORTS.get(kind, 3306)) if by_login else _NO_LOGIN),

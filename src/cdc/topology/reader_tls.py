@@ -1,10 +1,13 @@
-"""Read the TLS settings of a database server; part of `cdc.topology.reader`, and used by policies of agents."""
+"""Read the TLS settings of a database server and the address of its replica; part of `cdc.topology.reader`.
+
+Policies of agents use it, too.
+"""
 
 from __future__ import annotations
 
 from typing import get_args
 
-from cdc.model.tls import Tls, TlsMode, default_mode
+from cdc.model.tls import SecuredAddress, Tls, TlsMode, default_mode
 from cdc.topology.values import Section, Value
 
 
@@ -29,3 +32,23 @@ def read_tls(s: Section, hostname: str) -> Tls:
     if own is not None and mode == "disabled":
         own.fail("it is not used with `ssl_mode: disabled`", needs_one)
     return tls
+
+
+def read_replica(s: Section, port: int, *, supported: bool) -> SecuredAddress | None:
+    """Read `snapshot: {hostname, port, ssl_…}`, the replica from which tables are read; None if it is missing.
+
+    `supported`: the source is captured from the log of a MySQL server. Raises TopologyError for any other.
+    """
+    if "snapshot" in s.pairs and not supported:
+        s.pairs["snapshot"].fail("a replica for snapshots", "no `snapshot:`: only MySQL with GTIDs supports it")
+    return s.take("snapshot", lambda value: _replica(value, port), None)
+
+
+def _replica(value: Value, port: int) -> SecuredAddress:
+    s = value.section()
+    hostname = s.take("hostname", Value.text)
+    found = SecuredAddress(
+        hostname=hostname, port=s.take("port", lambda v: v.number(1, 65535), port), tls=read_tls(s, hostname)
+    )  # fmt: skip
+    s.end()
+    return found

@@ -13,7 +13,7 @@ from cdc.model.escapes import meanings
 from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
 from cdc.model.polling import Poll
 from cdc.model.schema import TableId
-from cdc.model.tls import TLS_IF_OFFERED, Tls, is_loopback
+from cdc.model.tls import TLS_IF_OFFERED, SecuredAddress, Tls, is_loopback
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 
@@ -90,8 +90,8 @@ class Source:
     `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
     the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
     `permitted` returns the policy's rule of any table, None if the table must not leave the host. With `most_slots`
-    replication slots of Tailorbird at the server, no further one is created; None: no limit. `repr` omits `password`
-    and `url`, so that they appear in no message or log.
+    replication slots of Tailorbird at the server, no further one is created; None: no limit. `snapshot` is the replica
+    from which tables are read, if that is another server. `repr` omits `password` and `url`.
     """
 
     name: str
@@ -114,6 +114,7 @@ class Source:
     snapshot_max_threads: int = 2
     snapshot_locking_mode: Literal["none", "minimal"] = "none"
     tls: Tls = TLS_IF_OFFERED
+    snapshot: SecuredAddress | None = None
     heartbeat_interval_ms: int = 0
     dumps: bool = True
     conditions: Callable[..., str] | None = field(default=None, repr=False, compare=False)

@@ -17,7 +17,7 @@ from cdc.model.errors import UsageError
 from cdc.model.filters import TableRule
 from cdc.model.identifiers import fold_identifier
 from cdc.model.schema import TableId
-from cdc.model.tls import Tls
+from cdc.model.tls import SecuredAddress, Tls
 from cdc.topology.topology import Source, SourceType
 from ingest.agent.kinds import NO_ENDPOINT, Endpoint, check_polled, is_plain_name
 from ingest.fleet.desired import SourceSpec
@@ -104,7 +104,8 @@ class LocalConnection:
     """A database server, its alias, and the policies of its databases. Nothing of another database leaves the host.
 
     With PostgreSQL they are the schemas of one database, `dbname`. Connections of other kinds may have an `endpoint`
-    instead of address and login. `repr` omits `password`, so that it appears in no message or log.
+    instead of address and login. `snapshot` is the replica from which tables are read. `repr` omits `password`, so that
+    it appears in no message or log.
     """
 
     alias: str
@@ -117,6 +118,7 @@ class LocalConnection:
     databases: Mapping[str, DatabasePolicy]
     dbname: str = ""
     endpoint: Endpoint = NO_ENDPOINT
+    snapshot: SecuredAddress | None = None
 
     def table(self, database: str, table: str) -> TablePolicy | None:
         """Return the policy of a table; None if the table must not leave the host. Names are case-sensitive."""
@@ -244,7 +246,7 @@ def narrowed(policy: Policy, spec: SourceSpec, source: Source, condition: Condit
         password=local.password, tls=local.tls, dumps=policy.dumps,
         conditions=lambda table, where, names=None: _checked(local, table, where, condition, names),
         permitted=permitted,
-        dbname=local.dbname, **local.endpoint.fields(source),
+        dbname=local.dbname, **local.endpoint.fields(source), snapshot=local.snapshot,
     )  # fmt: skip
     check_polled(made, dumps=policy.dumps)
     if not policy.dumps and (made.snapshot_mode, made.position_lost) != ("never", "fail"):

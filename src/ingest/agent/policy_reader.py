@@ -16,7 +16,7 @@ from cdc.model.tls import TLS_IF_OFFERED
 from cdc.topology.reader_poll import read_url
 from cdc.topology.reader_servers import read_security
 from cdc.topology.reader_syslog import read_syslog
-from cdc.topology.reader_tls import read_tls
+from cdc.topology.reader_tls import read_replica, read_tls
 from cdc.topology.topology import SourceType, TopicForm
 from cdc.topology.values import Section, Value, YamlFile
 from ingest.agent.kinds import Endpoint, Topics
@@ -132,6 +132,7 @@ def _connection(alias: str, s: Section) -> LocalConnection:
         username=s.take("username", Value.text),
         password=s.take("password", Value.text),
         tls=read_tls(s, hostname),
+        snapshot=read_replica(s, _PORTS[kind], supported=kind == "mysql"),
         databases=s.take("databases", partial(_databases, kind=kind, topics={})),
     )
 

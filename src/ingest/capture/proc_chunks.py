@@ -9,11 +9,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
-from cdc.model.errors import Skippable, TableChanged
+import structlog
+
+from cdc.model.errors import Retriable, Skippable, TableChanged
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
 TIMEOUT = 5.0  # seconds within which the log should show the change of a table that a read has noticed
 _PAUSE = 0.2  # seconds between two attempts
+_RETRY = 1.0  # the same, after a server was unavailable
+
+log = structlog.get_logger()
 
 
 class TableReading(Protocol):
@@ -27,11 +32,14 @@ Opened = Callable[[], AbstractContextManager[TableReading]]
 
 
 class ChunkThreads:
-    """Chunk reader with one thread per table; implements `snapshots.ChunkReader`. `opened` opens a connection for a
-    thread."""
+    """Chunk reader with one thread per table; implements `snapshots.ChunkReader`.
 
-    def __init__(self, opened: Opened) -> None:
-        self._opened = opened
+    `opened` opens a connection for a thread. `apart`: tables are read from another server than the log. If that server
+    is unavailable or late, the log is still read, and the chunk is tried again.
+    """
+
+    def __init__(self, opened: Opened, *, apart: bool = False) -> None:
+        self._opened, self._apart = opened, apart
         self._workers: dict[Any, _Worker] = {}
         self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
 
@@ -44,7 +52,7 @@ class ChunkThreads:
         if worker is not None and request.after is None:
             worker.asked.put(None)
         if worker is None or worker.ended or request.after is None:
-            worker = self._workers[table] = _Worker(self._opened, self._done)
+            worker = self._workers[table] = _Worker(self._opened, self._done, apart=self._apart)
         worker.asked.put(request)
 
     def ready(self) -> list[Chunk]:
@@ -67,8 +75,8 @@ class ChunkThreads:
 class _Worker:
     """Reads one table's chunks in order, until its end or until it is stopped."""
 
-    def __init__(self, opened: Opened, done: queue.SimpleQueue[Chunk | BaseException]) -> None:
-        self._opened, self._done = opened, done
+    def __init__(self, opened: Opened, done: queue.SimpleQueue[Chunk | BaseException], *, apart: bool) -> None:
+        self._opened, self._done, self._apart = opened, done, apart
         self.asked: queue.SimpleQueue[ChunkRequest | None] = queue.SimpleQueue()
         self.ended = False
         threading.Thread(target=self._run, name="snapshot", daemon=True).start()
@@ -100,6 +108,12 @@ class _Worker:
                         raise
                     with suppress(queue.Empty):
                         request = self.asked.get(timeout=_PAUSE)
+                except Retriable as error:
+                    if not self._apart or request is None or request.after == PASS:
+                        raise
+                    log.warning("tables are not read", table=str(request.schema.table_id), why=error.message)
+                    with suppress(queue.Empty):
+                        request = self.asked.get(timeout=_RETRY)
         except Skippable as error:  # the other tables can still be read
             self.ended = True
             assert request is not None, "it was being read"

@@ -26,7 +26,7 @@ from ingest.fleet.identity import identity
 LOCAL = frozenset(
     {
         "hostname", "port", "username", "password", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "url", "dbname",
-        "slot_name", "publication_name", "listen", "bootstrap_servers", "security", "format",
+        "slot_name", "publication_name", "listen", "bootstrap_servers", "security", "format", "snapshot",
     }
 )  # fmt: skip
 TYPES = get_args(SourceType)  # that agents capture

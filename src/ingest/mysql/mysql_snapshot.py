@@ -29,6 +29,7 @@ from ingest.events.log_events import Image, RefusedImage
 from ingest.events.values import FromText, from_text
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, query, reading, translated
+from ingest.mysql.mysql_replica import PrimaryCheck, named, on_replica, primary_check, why_late
 from ingest.records import chunks
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
@@ -44,7 +45,7 @@ class MySqlChunks(ChunkThreads):
     """
 
     def __init__(self, source: Source, *, rows: int = CHUNK, lock: bool = False) -> None:
-        super().__init__(lambda: _reading(source, rows, lock))
+        super().__init__(lambda: _reading(source, rows, lock), apart=source.snapshot is not None)
         self._source = source
 
     def request(self, request: ChunkRequest) -> None:
@@ -54,8 +55,9 @@ class MySqlChunks(ChunkThreads):
 
 @contextmanager
 def _reading(source: Source, rows: int, lock: bool) -> Iterator[_Reading]:
-    with connected(source, read_timeout=3600.0) as connection:
-        reading = _Reading(connection, source, rows, lock)
+    at = on_replica(source)
+    with connected(at, read_timeout=3600.0) as connection, primary_check(source, connection) as primary:
+        reading = _Reading(connection, at, rows, lock, primary)
         try:
             yield reading
         finally:
@@ -66,8 +68,11 @@ def _reading(source: Source, rows: int, lock: bool) -> Iterator[_Reading]:
 class _Reading:
     """Reads the chunks of one table, one after the other."""
 
-    def __init__(self, connection: Connection, source: Source, rows: int, lock: bool) -> None:
+    def __init__(
+        self, connection: Connection, source: Source, rows: int, lock: bool, primary: PrimaryCheck | None
+    ) -> None:
         self._connection, self._source, self._rows, self._lock = connection, source, rows, lock
+        self._primary = primary
         self._pass: Iterator[list[Image]] | None = None
         self._high: Position | None = None
         self._set_up(connection)
@@ -200,6 +205,8 @@ class _Reading:
 
     def _executed(self, connection: Connection) -> Position:
         executed = str(query(connection, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
+        if self._primary is not None:
+            self._primary.check(executed)
         return Position(file="", pos=0, gtid_set=executed, sequence=0)
 
     def _wait(self, connection: Connection, position: Position) -> None:
@@ -208,9 +215,10 @@ class _Reading:
         with translated(self._source, "compare the server with the stream"):
             while not self._shows(connection, position):
                 if time.monotonic() > deadline:
-                    raise Retriable(
-                        f"source {self._source.name}: the server still lacks transactions of the log that was read"
-                    )
+                    name, replica = self._source.name, self._source.snapshot is not None
+                    who = named(self._source) if replica else "the server"
+                    why = f" ({why_late(connection, self._source)})" if replica else ""
+                    raise Retriable(f"source {name}: {who} still lacks transactions of the log that was read{why}")
                 time.sleep(0.005)
 
     def _shows(self, connection: Connection, position: Position) -> bool:

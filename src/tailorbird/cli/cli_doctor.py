@@ -100,7 +100,7 @@ def _source(topology: str, source: Source, schemas: dict[TableId, TableSchema]) 
 
 def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:
     from tailorbird.operate.doctor.doctor import UnreachableServer, judge, published_schemas, reached
-    from tailorbird.operate.doctor.mysql_doctor import server_inspection
+    from tailorbird.operate.doctor.mysql_doctor import replica_checkup, server_inspection
 
     subject = f"source {source.name}"
     address = f"{source.hostname}:{source.port}"
@@ -116,6 +116,8 @@ def _mysql(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Chec
     schemas.update(published_schemas(source, inspection.tables))
     yield reached(subject, address, "", "")
     yield from judge(source, inspection)
+    if source.snapshot is not None:
+        yield replica_checkup(source)
 
 
 def _postgres(topology: str, source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Checkup]:

@@ -11,12 +11,14 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
+from cdc.model.errors import TailorbirdError
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.topology import Source
 from ingest.ddl.catalog import Key
 from ingest.events.foreign_keys import CHANGING
-from ingest.mysql.mysql_connection import settings, show_generated_keys
-from tailorbird.operate.doctor.doctor import Cascade, ServerInspection, TableInspection, UnreachableServer
+from ingest.mysql.mysql_connection import connected, settings, show_generated_keys
+from ingest.mysql.mysql_replica import check_replica, on_replica
+from tailorbird.operate.doctor.doctor import Cascade, Checkup, ServerInspection, TableInspection, UnreachableServer
 
 _VARIABLES = (
     "log_bin",
@@ -63,6 +65,20 @@ def server_inspection(source: Source) -> ServerInspection | UnreachableServer:
     except (pymysql.MySQLError, OSError) as error:
         problem = str(error.args[-1]) if error.args else str(error)
         return UnreachableServer(problem=problem, refused=bool(error.args) and error.args[0] in _REFUSED)
+
+
+def replica_checkup(source: Source) -> Checkup:
+    """Return whether the tables of a source can be read from its replica."""
+    replica = on_replica(source)
+    try:
+        with connected(source) as primary, connected(replica) as other:
+            check_replica(primary, other, source)
+    except TailorbirdError as error:
+        return Checkup(
+            subject=f"source {source.name}", check="replica", status="fault", found=error.message, remedy=error.hint
+        )
+    address = f"{replica.hostname}:{replica.port}"
+    return Checkup(subject=f"source {source.name}", check="replica", status="ok", found=address)
 
 
 def _inspect(source: Source) -> ServerInspection:

@@ -15,6 +15,7 @@ import orjson
 import yaml
 
 from cdc.model.errors import UsageError
+from cdc.model.tls import SecuredAddress
 from cdc.topology.topology import Source, Topology
 from ingest.fleet.desired import LOCAL, TOPIC
 from ingest.fleet.identity import FleetIdentity
@@ -126,8 +127,14 @@ def _address(source: Source) -> dict[str, Any]:
         return {**shown, **({"security": given} if given else {})}
     return {
         "hostname": source.hostname, "port": source.port, "username": source.username, "password": source.password,
-        **source.tls.settings(), **({"dbname": source.dbname} if source.dbname else {}),
+        **source.tls.settings(), **({"dbname": source.dbname} if source.dbname else {}), **_replica(source.snapshot),
     }  # fmt: skip
+
+
+def _replica(replica: SecuredAddress | None) -> dict[str, Any]:
+    if replica is None:
+        return {}
+    return {"snapshot": {"hostname": replica.hostname, "port": replica.port, **replica.tls.settings()}}
 
 
 def declared_sources(topology: Topology) -> dict[str, dict[str, Any]]:

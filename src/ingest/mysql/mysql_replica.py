@@ -1,0 +1,147 @@
+"""Read tables from a replica while the log is read from its primary, and check that both are one data set.
+
+A chunk that the replica returns has a position: the set of transactions that the replica has executed. The stream joins
+it where the log of the primary has reached this set. So the set must be a part of the primary's, or the stream would
+never reach it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from cdc.model.errors import UsageError
+from cdc.topology.topology import Source
+from ingest.mysql.mysql_connection import Connection, connected, query, translated
+
+
+class PrimaryCheck:
+    """Compares a replica's transactions with those of the primary, over a connection to the latter."""
+
+    def __init__(self, primary: Connection, source: Source) -> None:
+        self._primary, self._source = primary, source
+
+    def check(self, executed: str) -> None:
+        """Raise UsageError if the primary lacks transactions of `executed`, the GTID set of its replica.
+
+        `executed` must have been read before: the primary's set then contains all that was replicated.
+        """
+        with translated(self._source, "compare the replica with its primary"):
+            sql = "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)"
+            rest = str(query(self._primary, sql, executed)[0][0]).replace("\n", "")
+        if rest:
+            shown = rest if len(rest) < 200 else f"{rest[:200]}…"
+            raise UsageError(
+                f"source {self._source.name}: {named(self._source)} has transactions that its primary lacks ({shown})",
+                "choose a replica of this server under `snapshot:`, which no other client writes to",
+            )
+
+
+def on_replica(source: Source) -> Source:
+    """Return the source as its tables are read: with the address of its replica, if it has one."""
+    if source.snapshot is None:
+        return source
+    at = source.snapshot
+    return replace(source, hostname=at.hostname, port=at.port, tls=at.tls)
+
+
+@contextmanager
+def primary_check(source: Source, replica: Connection) -> Iterator[PrimaryCheck | None]:
+    """Connect to the primary of a source for the block, and check its replica, to which `replica` is connected.
+
+    Returns None if the source's tables are not read from a replica. Raises the errors of `check_replica`.
+    """
+    if source.snapshot is None:
+        yield None
+        return
+    with connected(source) as primary:
+        check_replica(primary, replica, source)
+        yield PrimaryCheck(primary, source)
+
+
+def check_replica(primary: Connection, replica: Connection, source: Source) -> None:
+    """Raise UsageError if the tables of a source cannot be read from its replica.
+
+    Both servers need GTIDs, the replica must have all transactions that the primary has purged from its log, and must
+    apply all changes of the captured databases: a filtered transaction counts as executed.
+    """
+    purged = _purged(primary, source, "primary")
+    _purged(replica, source, named(source))
+    filtered = ", ".join(filters_of(status_of(replica, source), source.databases))
+    if filtered:
+        raise UsageError(
+            f"source {source.name}: {named(source)} does not apply all changes of its primary ({filtered})",
+            "choose a replica without this filter under `snapshot:`",
+        )
+    with translated(source, "read the transactions of the replica"):
+        executed = str(query(replica, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
+    PrimaryCheck(primary, source).check(executed)
+    with translated(source, "compare the replica with its primary"):
+        ((complete,),) = query(primary, "SELECT GTID_SUBSET(%s, %s)", purged, executed)
+    if str(complete) != "1":
+        raise UsageError(
+            f"source {source.name}: {named(source)} lacks transactions that its primary has purged from the log",
+            "choose a replica of this server under `snapshot:`",
+        )
+
+
+def status_of(replica: Connection, source: Source) -> list[dict[str, str]]:
+    """Return what SHOW REPLICA STATUS returns, one mapping per channel, with the names that MySQL had before 8.0.22."""
+    with translated(source, "read the state of the replica"), replica.cursor() as cursor:
+        cursor.execute("SELECT VERSION()")
+        version = tuple(int(number) for number in re.findall(r"\d+", str(cursor.fetchall()[0][0]))[:3])
+        cursor.execute("SHOW REPLICA STATUS" if version >= (8, 0, 22) else "SHOW SLAVE STATUS")
+        names = [one[0].replace("Replica_", "Slave_") for one in cursor.description or ()]
+        return [dict(zip(names, map(str, row), strict=True)) for row in cursor.fetchall()]
+
+
+def filters_of(status: Iterable[Mapping[str, str]], databases: Collection[str]) -> Iterator[str]:
+    """Yield the filters by which a replica may skip changes of some databases, such as `Replicate_Ignore_DB: shop`.
+
+    `status` has the channels of SHOW REPLICA STATUS. A filter that names what is applied skips everything else.
+    """
+    for channel in status:
+        for name, value in channel.items():
+            if not name.startswith("Replicate_") or not value:
+                continue
+            ignored = [one.partition(".")[0].strip() for one in value.split(",")] if "Ignore" in name else None
+            if ignored is None or any(_matches(one, base) for one in ignored for base in databases):
+                yield f"{name}: {value}"
+
+
+def _matches(pattern: str, database: str) -> bool:
+    parts = re.findall(r"\\.|.", pattern)
+    words = {"%": ".*", "_": "."}
+    return re.fullmatch("".join(words.get(one) or re.escape(one[-1]) for one in parts), database, re.I) is not None
+
+
+def why_late(replica: Connection, source: Source) -> str:
+    """Return why a replica may lack transactions, without any text of the server, which may contain values of rows."""
+    channels = status_of(replica, source)
+    if not channels:
+        return "it replicates from no server"
+    names = {"Slave_IO_Running": "receives nothing", "Slave_SQL_Running": "applies nothing"}
+    stopped = [what for name, what in names.items() if any(one.get(name) != "Yes" for one in channels)]
+    return f"it {' and '.join(stopped)}: see SHOW REPLICA STATUS there" if stopped else "it is late"
+
+
+def _purged(connection: Connection, source: Source, which: str) -> str:
+    """Return the transactions that a server has purged from its log. Raises UsageError if it has no GTIDs."""
+    with translated(source, "read the server's variables"):
+        version = str(query(connection, "SELECT VERSION()")[0][0])
+        gtids = "mariadb" not in version.lower() and str(query(connection, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
+        if gtids:
+            return str(query(connection, "SELECT @@GLOBAL.gtid_purged")[0][0]).replace("\n", "")
+    raise UsageError(
+        f"source {source.name}: `snapshot:` needs GTIDs of MySQL, which the {which} ({version}) does not have",
+        "SET PERSIST gtid_mode = ON, or remove `snapshot:`",
+    )
+
+
+def named(source: Source) -> str:
+    """Return how messages name the replica: with its address, unless a host's policy hides it from the gateway."""
+    at = source.snapshot
+    assert at is not None, "only a source with a replica is compared"
+    return f"replica {at.hostname}:{at.port}" if source.permitted is None else "replica"

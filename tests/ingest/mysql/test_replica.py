@@ -1,0 +1,122 @@
+"""A replica from which tables are read: its key in topologies and policies, and what it must have executed."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from cdc.model.errors import TopologyError, UsageError
+from cdc.model.tls import SecuredAddress, Tls
+from cdc.topology.reader import read_source
+from cdc.topology.topology import Source
+from ingest.agent.policy import narrowed
+from ingest.agent.policy_reader import read_policy
+from ingest.binlog.format.gtid import GtidSet
+from ingest.fleet.desired import source_of, spec_of
+from ingest.mysql.mysql_connection import Connection
+from ingest.mysql.mysql_replica import PrimaryCheck, filters_of, on_replica
+from ingest.records.conditions import condition
+
+TEXT = (
+    "{{type: {kind}, hostname: db1, username: u, password: p, database: d, tables: [t]{more}, "
+    "snapshot: {{hostname: db2, port: 3307, ssl_mode: required}}}}"
+)
+A, B = "11111111-2222-3333-4444-555555555555", "21111111-2222-3333-4444-555555555555"
+
+
+def source(kind: str = "mysql", more: str = ", server_id: 7") -> Source:
+    return read_source(TEXT.format(kind=kind, more=more), name="s", file="t.yml")
+
+
+class Primary:
+    """A primary that has executed some transactions; it answers the comparison as MySQL does."""
+
+    def __init__(self, executed: str) -> None:
+        self.executed = GtidSet.parse(executed)
+
+    def cursor(self) -> Primary:
+        return self
+
+    def __enter__(self) -> Primary:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def execute(self, sql: str, arguments: Any = None) -> None:
+        assert sql.startswith("SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)")
+        rest = [one for one in arguments[0].split(",") if one and not self.executed.covers(GtidSet.parse(one))]
+        self.rows = [(",\n".join(rest),)]
+
+    def fetchall(self) -> list[tuple[str]]:
+        return self.rows
+
+
+def test_tables_are_read_from_another_address() -> None:
+    """With its own TLS settings. Everything else is that of the primary."""
+    one = source()
+    assert one.snapshot == SecuredAddress(hostname="db2", port=3307, tls=Tls(mode="required"))
+    there = on_replica(one)
+    assert (there.hostname, there.port, there.tls.mode, there.username) == ("db2", 3307, "required", "u")
+    assert (one.hostname, one.port, one.tls.mode) == ("db1", 3306, "verify_identity")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [("mariadb", ", server_id: 7"), ("postgresql", ", dbname: d"), ("mysql", ", capture: poll")],
+)
+def test_other_sources_refuse_a_replica(kind: str, more: str) -> None:
+    """They have no set of transactions that both servers share, or read no log."""
+    with pytest.raises(TopologyError, match="a replica for snapshots, expected no `snapshot:`: only MySQL with GTIDs"):
+        source(kind, more)
+
+
+def test_a_gateway_does_not_choose_the_replica() -> None:
+    """It is an address, so it comes from the policy of the host."""
+    text = (
+        "{dumps: true, connections: {db: {hostname: 127.0.0.1, username: u, password: p, snapshot: {hostname: "
+        "127.0.0.1, port: 3307}, databases: {d: all}}}}"
+    )
+    policy = read_policy(text, file="p", environ={}, content=str)
+    asked: dict[str, Any] = {"agents": ["a1"], "connection": "db", "database": "d", "tables": ["t"]}
+    spec = spec_of(asked, "t", "s")
+    found = narrowed(policy, spec, source_of(spec, "t", "s"), condition).source
+    assert found.snapshot == SecuredAddress(hostname="127.0.0.1", port=3307, tls=Tls(mode="preferred"))
+    with pytest.raises(UsageError, match="snapshot cannot be set by the gateway"):
+        spec_of({**asked, "snapshot": {"hostname": "evil"}}, "t", "s")
+    with pytest.raises(TopologyError, match="only MySQL with GTIDs"):
+        read_policy(text.replace("{hostname: 127.0.0.1, username", "{type: mariadb, hostname: h, username"),
+                    file="p", environ={}, content=str)  # fmt: skip
+
+
+def test_a_chunk_beyond_the_primary_is_refused() -> None:
+    """The stream would never reach it. A replica that is late is no error."""
+    check = PrimaryCheck(cast(Connection, Primary(f"{A}:1-10")), source())
+    check.check(f"{A}:1-9")
+    check.check("")
+    with pytest.raises(UsageError, match=f"replica db2:3307 has transactions that its primary lacks \\({B}:1\\)"):
+        check.check(f"{A}:1-9,{B}:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hides"),
+    [
+        ("Replicate_Ignore_DB", "test,shop", True),
+        ("Replicate_Ignore_DB", "test", False),
+        ("Replicate_Ignore_Table", "mysql.rds_history,shop.t", True),
+        ("Replicate_Ignore_Table", "mysql.rds_history", False),
+        ("Replicate_Wild_Ignore_Table", "sh%.t%", True),
+        ("Replicate_Wild_Ignore_Table", "sho_.%", True),
+        ("Replicate_Wild_Ignore_Table", r"sho\_.%", False),
+        ("Replicate_Wild_Ignore_Table", "m%.t", False),
+        ("Replicate_Do_DB", "shop", True),
+        ("Replicate_Do_Table", "shop.t", True),
+        ("Replicate_Rewrite_DB", "(a,b)", True),
+        ("Replicate_Ignore_Server_Ids", "3", False),
+        ("Slave_IO_Running", "Yes", False),
+    ],
+)
+def test_filters_of_a_replica_count_if_they_may_hide_captured_tables(name: str, value: str, hides: bool) -> None:
+    """A filtered transaction counts as executed, so that rows would be missing without a sign."""
+    found = list(filters_of([{"Replicate_Do_DB": "", name: value}], {"shop"}))
+    assert found == ([f"{name}: {value}"] if hides else [])

@@ -1,0 +1,144 @@
+"""Tables are read from a replica, and the log from its primary: the stream joins where the replica was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from cdc.model.errors import UsageError
+from ingest.mysql import mysql_snapshot
+from tests.ingest.binlog.binlog_servers import Server, start
+from tests.support.live_capture import LiveCapture
+from tests.support.replication import replicate
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(300)]
+READS = (
+    "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE 'SELECT%FROM `d`.`t`%LIMIT%'"
+    " AND argument NOT LIKE '%general_log%'"
+)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """Start a primary with a table and its replica, which log the statements that they execute."""
+    servers = [start("mysql80", tmp_path / name, f"--server-id={number}") for name, number in (("a", 77), ("b", 78))]
+    primary, replica = servers
+    try:
+        for server in servers:
+            run(server, "CREATE DATABASE d DEFAULT CHARSET utf8mb4")
+        run(primary, "CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
+        for low in range(0, 10_000, 2_000):
+            run(primary, "INSERT INTO d.t VALUES " + ",".join(f"({i}, 0)" for i in range(low, low + 2_000)))
+        replicate(primary, replica)
+        for server in servers:
+            run(server, "SET GLOBAL log_output = 'TABLE'", "SET GLOBAL general_log = ON")
+        yield primary, replica
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def run(server: Server, *statements: str) -> list[Any]:
+    with server.session() as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def rows_of(server: Server) -> list[dict[str, int]]:
+    """Return the rows of the table in the order of `LiveCapture.rows`."""
+    rows = [{"id": key, "v": v} for key, v in run(server, "SELECT id, v FROM d.t")]
+    return sorted(rows, key=lambda row: str(list(row.values())))
+
+
+def captured(primary: Server, replica: Server) -> LiveCapture:
+    return LiveCapture(primary, "d", ("t",), f", snapshot: {{hostname: 127.0.0.1, port: {replica.port}}}")
+
+
+def test_rows_of_the_replica_and_changes_of_the_primary(two: tuple[Server, Server]) -> None:
+    """Also while the replica is late, and rows change that it has not received. The primary's tables are not read."""
+    primary, replica = two
+    wait_for(lambda: len(run(replica, "SHOW TABLES FROM d")) == 1, "nothing is replicated")
+    capture, random, stop = captured(primary, replica), Random(5), threading.Event()
+
+    def write() -> None:
+        with primary.session() as connection, connection.cursor() as cursor:
+            while not stop.wait(0.002):
+                key = random.randrange(10_500)
+                cursor.execute(random.choice((
+                    f"REPLACE INTO d.t VALUES ({key}, {random.randrange(1000)})", f"DELETE FROM d.t WHERE id = {key}",
+                    f"UPDATE d.t SET v = v + 1 WHERE id BETWEEN {key} AND {key + 5}",
+                )))  # fmt: skip
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        run(replica, "STOP SLAVE SQL_THREAD")
+        run(primary, "UPDATE d.t SET v = v + 1 WHERE id < 10")
+        capture.start()
+        capture.wait(lambda: bool(capture.state()), "it does not begin")
+        assert run(replica, READS) == [(0,)], "the replica lacks what the stream has read"
+        run(replica, "START SLAVE SQL_THREAD")
+        capture.wait_quiet()
+        run(replica, "STOP SLAVE SQL_THREAD")  # the log does not depend on it
+    finally:
+        stop.set()
+        writer.join()
+    truth = rows_of(primary)
+    capture.wait_rows("t", truth)
+    capture.stop()
+    assert len(truth) > 8_000
+    assert run(primary, READS) == [(0,)]
+    assert run(replica, READS)[0][0] >= 3
+
+
+def test_the_log_does_not_wait_for_a_replica(two: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is stopped, and then killed, changes reach the topics; the rest follows when it is there again."""
+    monkeypatch.setattr(mysql_snapshot, "_TIMEOUT", 0.5)
+    primary, replica = two
+    wait_for(lambda: len(run(replica, "SHOW TABLES FROM d")) == 1, "nothing is replicated")
+    run(replica, "STOP SLAVE SQL_THREAD")
+    run(primary, "UPDATE d.t SET v = 7 WHERE id = 1")
+    with capture_logs() as lines:
+        capture = captured(primary, replica).start()
+        capture.wait(lambda: any("it applies nothing" in one.get("why", "") for one in lines), "no reason is given")
+        run(primary, "INSERT INTO d.t VALUES (30001, 1)")
+        capture.wait_rows("t", [{"id": 30_001, "v": 1}])
+        replica.process.kill()
+        replica.process.wait()
+        capture.wait(lambda: any("connect" in one.get("why", "") for one in lines), "the lost server is not reported")
+        run(primary, "INSERT INTO d.t VALUES (30002, 1)")
+        capture.wait_rows("t", [{"id": 30_001, "v": 1}, {"id": 30_002, "v": 1}])
+        words = [word for word in map(str, cast(list[Any], replica.process.args)) if not word.startswith("--init-file")]
+        replica.process.args = words  # that file would make transactions of its own
+        replica.restart()
+        capture.wait_quiet()
+    capture.wait_rows("t", rows_of(primary))
+    capture.stop()
+
+
+def test_another_data_set_is_refused(two: tuple[Server, Server]) -> None:
+    """With transactions of its own, a replica is not what the log describes; without the purged ones it is not yet."""
+    primary, replica = two
+    wait_for(lambda: run(replica, "SELECT COUNT(*) FROM d.t") == [(10_000,)], "nothing is replicated")
+    run(replica, "STOP SLAVE SQL_THREAD", "CHANGE REPLICATION FILTER REPLICATE_WILD_IGNORE_TABLE = ('d.%')")
+    with pytest.raises(UsageError, match=r"does not apply all changes of its primary \(Replicate_Wild_Ignore_Table"):
+        captured(primary, replica).session()
+    run(replica, "CHANGE REPLICATION FILTER REPLICATE_WILD_IGNORE_TABLE = ()", "START SLAVE SQL_THREAD")
+    run(replica, "CREATE DATABASE own")
+    with pytest.raises(UsageError, match="has transactions that its primary lacks"):
+        captured(primary, replica).session()
+    run(replica, "STOP SLAVE", "RESET SLAVE ALL", "RESET MASTER")
+    run(primary, "FLUSH BINARY LOGS", "PURGE BINARY LOGS TO 'binlog.000002'")
+    with pytest.raises(UsageError, match="lacks transactions that its primary has purged"):
+        captured(primary, replica).session()
+    run(replica, *(f"SET GLOBAL gtid_mode = {mode}" for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")))
+    with pytest.raises(UsageError, match=r"needs GTIDs of MySQL, which the replica 127\.0\.0\.1:\d+ \(8\.0"):
+        captured(primary, replica).session()
