@@ -177,7 +177,7 @@ def test_executors_in_processes_of_their_own(joined: JoinPipeline) -> None:
     """The command of `tailorbird submit` on a cluster of two executors: kernel and sources reach them."""
     history = History(random.Random(16))
     joined.publish(history.change(300, ids=6))
-    command = cluster_command(joined.topology, joined.topology.tables["wide"], master="local-cluster[2,1,1024]")
+    command = cluster_command(joined.topology, [joined.topology.tables["wide"]], master="local-cluster[2,1,1024]")
     joined.start(command[: command.index(str(joined.file))])
     settles(joined, history)
 

@@ -56,6 +56,14 @@ STREAMING = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+# Settings for many queries: they share the cores fairly, so that a rebuild does not block other tables, and one memory
+# budget for all RocksDB instances, each of which would otherwise use its own.
+TOGETHER = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
+    "spark.driver.memory": "2g",
+}
 
 
 # Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes a

@@ -11,15 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Settings for many queries: they share the cores fairly, so that a rebuild does not block other tables, and one memory
-# budget for all RocksDB instances, each of which would otherwise use its own.
-_TOGETHER = {
-    "spark.scheduler.mode": "FAIR",
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
-    "spark.driver.memory": "2g",
-}
-
 
 class Application:
     """A Spark application that starts with its first session. Threads may share it.
@@ -36,9 +27,9 @@ class Application:
         """Return a session for the query of the calling thread. Each shuffle has `partitions` partitions."""
         with self._lock:
             if self._root is None:
-                from joins.engine.spark_session import open_session
+                from joins.engine.spark_session import TOGETHER, open_session
 
-                more = _TOGETHER if self._together else {}
+                more = TOGETHER if self._together else {}
                 self._root = open_session(self._name, partitions=partitions, scratch=self._scratch, settings=more)
             root = self._root
         if not self._together:
