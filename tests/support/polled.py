@@ -68,7 +68,7 @@ class PolledPostgres:
     dialect, schema = "postgresql", "public"
 
     def __init__(self, server: PgServer, name: str) -> None:
-        self._server, self._name = server, name
+        self._server, self._name, self.name = server, name, name
         self.url = f"postgresql+psycopg://app:app@127.0.0.1:{server.port}/{name}"
         with server.session() as connection:
             connection.execute(f"CREATE DATABASE {name} OWNER app")

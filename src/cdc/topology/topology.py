@@ -89,7 +89,8 @@ class Source:
 
     `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
     the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
-    `permitted` returns the policy's rule of any table, None if the table must not leave the host. With `most_slots`
+    `permitted` returns the policy's rule of any table, None if the table must not leave the host. `sharing` returns how
+    many sources of the agent poll the same table. With `most_slots`
     replication slots of Tailorbird at the server, no further one is created; None: no limit. `snapshot` is the replica
     from which tables are read, if that is another server. `repr` omits `password` and `url`.
     """
@@ -119,6 +120,7 @@ class Source:
     dumps: bool = True
     conditions: Callable[..., str] | None = field(default=None, repr=False, compare=False)
     permitted: Callable[[TableId], TableRule | None] | None = field(default=None, repr=False, compare=False)
+    sharing: Callable[[], int] | None = field(default=None, repr=False, compare=False)
     dbname: str = ""
     most_slots: int | None = field(default=None, compare=False)
     slot_name: str = ""

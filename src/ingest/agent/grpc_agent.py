@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import orjson
@@ -21,7 +21,7 @@ import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.agent.allowance import Allowance
-from ingest.agent.grpc_tasks import Capture, Decision, SourceTask, Task, TaskReport
+from ingest.agent.grpc_tasks import Capture, Decision, SourceTask, Task, TaskReport, sharing
 from ingest.agent.policy import LocalConnection, NarrowedSource, Policy, narrowed
 from ingest.fleet.catalog import DatabaseSeen, packed
 from ingest.fleet.desired import SourceSpec, source_of, spec_of
@@ -303,8 +303,9 @@ class FleetAgent:
             source_task.reported.now(APPLIED, "no table is captured yet")
             return
         local = self._policy.connections[spec.connection]
+        source = replace(runs.source, sharing=lambda: sharing(dict(self._source_tasks), runs))
         task = Task(
-            assign.topology, self._policy, local, runs.source, "; ".join(runs.restrictions),
+            assign.topology, self._policy, local, source, "; ".join(runs.restrictions),
             lambda: self._channels(source_task.epoch),
             source_task.stopped, source_task.reported,
         )  # fmt: skip

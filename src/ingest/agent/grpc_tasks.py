@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,3 +122,15 @@ class Decision:
         """Return whether the previous assignment continues, because it has the same lease and this one is refused."""
         allowed = before.runs is not None and not before.stopped.is_set()
         return self.spec is None and allowed and before.epoch == self.task.epoch
+
+
+def sharing(tasks: Mapping[str, SourceTask], runs: NarrowedSource) -> int:
+    """Return how many of an agent's tasks poll the table of `runs` that most of them poll."""
+    polled = Counter(
+        (one.database, one.table)
+        for task in tasks.values()
+        if task.runs is not None and not task.stopped.is_set()
+        if task.runs.source.poll is not None and task.runs.local.alias == runs.local.alias
+        for one in task.runs.source.tables
+    )
+    return max((polled[one.database, one.table] for one in runs.source.tables), default=1)

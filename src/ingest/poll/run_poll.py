@@ -117,6 +117,7 @@ def poll(
             connector=dialect_of(source),
             rules=source.rules,
             signals=signals,
+            sharing=source.sharing or (lambda: 1),
         ).run()
 
 

@@ -48,7 +48,8 @@ class PollSession:
     """Parts and settings of one session. `clock` returns seconds since 1970; `wait` sleeps unless stopped.
 
     `rows` is the maximum number of records per commit. `idle_commit` is the interval (seconds) of commits without
-    changes, `look_again` that of reading the tables' columns.
+    changes, `look_again` that of reading the tables' columns. `sharing` returns how many sources poll the same table
+    under one policy, which limits the polls of all of them: the interval is longer by this factor.
     """
 
     reader: PollReader
@@ -65,6 +66,7 @@ class PollSession:
     rows: int = 5000
     idle_commit: float = 60.0
     look_again: float = 10.0
+    sharing: Callable[[], int] = lambda: 1
     _schemas: dict[TableId, TableSchema] = field(default_factory=dict, init=False)
     _left_out: dict[TableId, tuple[tuple[str, str], ...]] = field(default_factory=dict, init=False)
     _windows: dict[TableId, Window] = field(default_factory=dict, init=False)
@@ -106,10 +108,14 @@ class PollSession:
                     break
             else:
                 self.observer.cycle()
-                self._dump(began + self.poll.interval)
+                self._dump(began + self._interval)
             if self._appended or self._dumps.moved or self.clock() - self._committed >= self.idle_commit:
                 self._commit()
-            self.wait(max(0.0, self.poll.interval - (self.clock() - began)))
+            self.wait(max(0.0, self._interval - (self.clock() - began)))
+
+    @property
+    def _interval(self) -> float:
+        return self.poll.interval * max(1, self.sharing())
 
     def _look_at_tables(self) -> None:
         found = self.reader.schemas(self._schemas)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +31,9 @@ from ingest.poll.sql_reader import connected
 from ingest.report.poll_progress import PollProgress
 from tailorbird.cli.app import app
 from tests.ingest.poll.test_poll_alarms import run
+from tests.support.pg_servers import PgServer
+from tests.support.polled import PolledPostgres
+from tests.support.waiting import wait_for
 
 TABLE = TableId(source="s", database="main", table="t")
 TEXT = (
@@ -238,3 +243,66 @@ def test_the_database_must_be_reachable(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         CliRunner().invoke(app, run, catch_exceptions=False)
     assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.matrix
+@pytest.mark.integration
+def test_numbers_on_a_real_server(postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path) -> None:
+    """`poll ddl` and `poll assign` on PostgreSQL, while two writers hold rows in open transactions."""
+    database = PolledPostgres(postgres_server, unique("assign"))
+    file = tmp_path / "top.yml"
+    file.write_text(
+        f"name: top\nsources:\n  s: {{type: sql, capture: poll, mode: feed, url: '{database.url}', database: public,"
+        " tables: [t], limit: 7, interval: 10ms}\nlog: {bootstrap_servers: '127.0.0.1:1'}\n"
+    )
+    try:
+        ddl = CliRunner().invoke(app, ["poll", "ddl", str(file), "--json"])
+        assert ddl.exit_code == 0, ddl.output
+        database.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", *json.loads(ddl.stdout)["statements"])
+        database.run("ALTER TABLE t OWNER TO app", "ALTER TABLE tailorbird_feeds OWNER TO app")
+        database.run("INSERT INTO t (id, v) SELECT i, 0 FROM generate_series(1, 100) i")
+        stop, wrote = threading.Event(), [0]
+
+        def write(seed: int) -> None:
+            random = Random(seed)
+            with postgres_server.session(database.name) as connection:
+                while not stop.is_set():
+                    with connection.transaction():
+                        row = random.randrange(1, 121)
+                        connection.execute("DELETE FROM t WHERE id = %s AND id %% 10 = 0", (row,))
+                        connection.execute(
+                            "INSERT INTO t (id, v) VALUES (%s, 1) ON CONFLICT (id) DO UPDATE SET v = t.v + 1", (row,)
+                        )
+                        time.sleep(random.random() / 100)
+                    wrote[0] += 1
+
+        writers = [threading.Thread(target=write, args=(seed,)) for seed in (1, 2)]
+        for one in writers:
+            one.start()
+        top, broker = read_topology(file.read_text(), file=str(file), environ={}), Broker()
+        table, seen = replace(TABLE, database="public"), dict[int, int]()
+        rounds, source = AssignRounds(top.sources["s"], [table]), top.sources["s"]
+        assigner = threading.Thread(
+            target=rounds.run, args=(source.url,), kwargs={"once": False, "stop": stop, "succeeded": lambda: None}
+        )
+        assigner.start()
+        wait_for(lambda: wrote[0] > 150 and rounds.total > 150, "nothing is written and assigned")
+        stop.set()
+        for one in [*writers, assigner]:
+            one.join()
+        done = CliRunner().invoke(app, ["poll", "assign", str(file), "--once"])
+        assert done.exit_code == 0, done.output
+        run(top, broker, None, 40)
+        topic = change_topic("top", table)
+        seen = {e["after"]["id"]: e["after"]["v"] for e in map(orjson.loads, values(broker, topic))}
+        rows = database.run("SELECT id, v, feed_sync_id FROM t")
+        assert seen == {key: v for key, v, _ in rows}
+        numbers = [number for _, _, number in rows]
+        assert None not in numbers
+        assert len(set(numbers)) == len(numbers) >= 100
+    finally:
+        database.close()
+
+
+def values(broker: Broker, topic: str) -> list[bytes]:
+    return [record.value for record in broker.records if record.topic == topic and record.value]

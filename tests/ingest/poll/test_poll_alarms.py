@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,16 @@ def test_a_threshold_that_is_never_reached_is_refused(wrong: str) -> None:
     """A backlog is counted up to 10,000 rows."""
     with pytest.raises(TopologyError, match=wrong.partition(":")[0]):
         read_source(SOURCE.format(wrong), name="s", file="f")
+
+
+def test_sources_that_share_a_table_wait_longer(file: Path) -> None:
+    """With three of them, each polls a third as often, from the next poll on."""
+    execute(file, TABLE, INDEX)
+    top, waited, sources = topology(file), list[float](), [1, 3, 2]
+    source = replace(top.sources["s"], sharing=lambda: sources[len(waited)] if len(waited) < 3 else 1)
+    assert source.poll is not None
+    settings = replace(source.poll, interval=1000.0)
+    log = MemoryLog(Broker(), schemas_topic("top"))
+    stopped = lambda: len(waited) > 2  # noqa: E731
+    poll(top, source, settings, log, observer=Observer(), stopped=stopped, wait=waited.append)
+    assert [round(seconds, -2) for seconds in waited] == [1000.0, 3000.0, 2000.0]
