@@ -36,7 +36,6 @@ ABSENT = (
     "happybase",
     "pysolr",
     "kazoo",
-    "kafka-python",
     "sqlalchemy",
 )
 

@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from cdc.model.brokers import Brokers
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
 from cdc.process.grants import Grant, Operation, grants
+from cdc.process.kafka_admin import allow
 from cdc.topology.roles import ROLES, KafkaRole
 from cdc.topology.topology import Topology
+from tailorbird.cli.app import app
 from tests.support.kafka_work import WORK
 from tests.support.secured_kafka import PASSWORD, SecuredKafka
 from tests.support.waiting import wait_for
@@ -105,8 +109,7 @@ log:
     made = Secured(secured_kafka_broker, file)
     for role in ROLES:
         made.kafka.user(made.user(role))
-        for grant in grants(made.topology(role), role):
-            made.kafka.allow(made.user(role), grant)
+        allow(Brokers(made.kafka.plain), f"User:{made.user(role)}", grants(made.topology(role), role))
     return made
 
 
@@ -114,6 +117,22 @@ def test_the_documented_grants_suffice(secured: Secured) -> None:
     """Capture, gateway, join, indexer, console and operator do all their work in Kafka, on an empty cluster too."""
     for role in ROLES:
         secured.works(role)
+
+
+def test_grants_are_given_by_a_command(secured: Secured, tmp_path: Path) -> None:
+    """`tailorbird acls --apply` gives a role exactly what `tailorbird acls` prints."""
+    file = tmp_path / "plain.yml"
+    text = secured.file.read_text(encoding="utf-8")
+    file.write_text(
+        f"{text[: text.index('log:')]}log: {{bootstrap_servers: '{secured.kafka.plain}'}}\n", encoding="utf-8"
+    )
+    done = CliRunner().invoke(app, ["acls", str(file), "--role", "indexer", "--apply"])
+    assert done.exit_code == 0, done.output
+    wanted = {
+        (grant.name, grant.prefixed, operation)
+        for grant in grants(load_topology(str(file)), "indexer") for operation in grant.operations
+    }  # fmt: skip
+    wait_for(lambda: secured.kafka.rules("indexer") == wanted, "the grants are not there")
 
 
 def removals(topology: Callable[[KafkaRole], Topology]) -> Iterator[tuple[KafkaRole, Grant, Operation]]:

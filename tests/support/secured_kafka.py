@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __all__
     AclBinding,
@@ -90,6 +91,19 @@ class SecuredKafka:
         admin = AdminClient({"bootstrap.servers": self.plain})
         for made in admin.delete_acls([_filter(one) for one in _rules(user, grant, operations)]).values():
             made.result(20)
+
+    def rules(self, user: str) -> set[tuple[str, bool, str]]:
+        """Return what a user may do: name, whether it is a prefix, and operation."""
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        anything: Any = None
+        wanted = AclBindingFilter(
+            ResourceType.ANY, anything, ResourcePatternType.ANY, f"User:{user}", anything, AclOperation.ANY,
+            AclPermissionType.ALLOW,
+        )  # fmt: skip
+        return {
+            (one.name, one.resource_pattern_type == ResourcePatternType.PREFIXED, one.operation.name)
+            for one in admin.describe_acls(wanted).result(20)
+        }
 
     def uncertified(self) -> Brokers:
         """Return the settings to connect without a certificate to the listener that requires one."""

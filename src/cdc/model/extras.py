@@ -15,7 +15,6 @@ MODULES = frozenset(
         "fastavro",
         "happybase",
         "joserfc",
-        "kafka",
         "kazoo",
         "numpy",
         "pandas",

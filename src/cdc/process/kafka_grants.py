@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in __all__
+from confluent_kafka.admin import AdminClient
 
 from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
 from cdc.process.grants import Grant, grants
+from cdc.process.kafka_admin import DENIED, WantedTopic, create_topics
 from cdc.topology.roles import KafkaRole
 from cdc.topology.topology import Topology
 
@@ -45,7 +46,7 @@ def check_grants(topology: Topology, role: KafkaRole) -> None:
     try:
         settings: dict[str, Any] = {**brokers.librdkafka(), "log_level": 0, "error_cb": on_error}
         admin = AdminClient(settings)
-        lacking = list(_lacking(admin, grants(topology, role)))
+        lacking = list(_lacking(admin, brokers, grants(topology, role)))
     except KafkaException as error:
         reason = refused[-1] if refused else error.args[0].str()
         raise Retriable(f"Kafka at {brokers}: {reason}", "correct log.security", retry_after=2.0) from error
@@ -80,11 +81,11 @@ def principal_of(brokers: Brokers) -> str:
     return f"certificate {security.certificate_file}" if security and security.certificate_file else "User:ANONYMOUS"
 
 
-def _lacking(admin: AdminClient, wanted: Iterable[Grant]) -> Iterator[str]:
+def _lacking(admin: AdminClient, brokers: Brokers, wanted: Iterable[Grant]) -> Iterator[str]:
     wanted = list(wanted)
     topics = [one for one in wanted if one.resource == "topic"]
     needed = _needed(topics, list(admin.list_topics(timeout=_TIMEOUT).topics))
-    allowed = _allowed(admin, needed)
+    allowed = _allowed(admin, brokers, needed)
     for topic, operations in needed.items():
         for operation in operations:
             if operation not in allowed[topic]:
@@ -104,7 +105,7 @@ def _needed(topics: Iterable[Grant], visible: Iterable[str]) -> Mapping[str, lis
     return found
 
 
-def _allowed(admin: AdminClient, needed: Mapping[str, list[str]]) -> Mapping[str, set[str]]:
+def _allowed(admin: AdminClient, brokers: Brokers, needed: Mapping[str, list[str]]) -> Mapping[str, set[str]]:
     """Return the operations that Kafka allows, by topic. Of a topic that does not exist, only CREATE can be asked."""
     found, missing = dict[str, set[str]](), list[str]()
     asked = admin.describe_topics(
@@ -122,9 +123,9 @@ def _allowed(admin: AdminClient, needed: Mapping[str, list[str]]) -> Mapping[str
                 raise
     found |= {topic: set(needed[topic]) for topic in missing}
     if made := [topic for topic in missing if "CREATE" in needed[topic]]:
-        tried = admin.create_topics([NewTopic(one, 1, 1) for one in made], validate_only=True, request_timeout=_TIMEOUT)
-        for topic, future in tried.items():
-            if _is_denied(_failure(future)):
+        tried = create_topics(brokers, [WantedTopic(name=one) for one in made], validate_only=True, timeout=_TIMEOUT)
+        for topic, refused in tried.items():
+            if refused.code in DENIED:
                 found[topic].discard("CREATE")
     return found
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from cdc.model.brokers import Brokers
 from cdc.model.dead_letter_end import KEY, TOPIC, settled_row
 from cdc.model.errors import Retriable
 from cdc.model.naming import dead_letter_topic
+from cdc.process.kafka_admin import WantedTopic, create_topics
 from indexer.index.kafka_open import OpenRows
 from indexer.index.processor import DeadLetter
 
@@ -87,14 +87,10 @@ class KafkaDeadLetters:
         if self._producer is None:
             # librdkafka would write to stderr
             common = {**self._servers.librdkafka(), "log_level": 0}
-            topic = NewTopic(self._topic, num_partitions=1, replication_factor=self._replication, config=TOPIC)
-            admin = AdminClient(common)  # kept until its futures are done, because it cancels them at its end
-            for made in admin.create_topics([topic], request_timeout=_TIMEOUT).values():
-                try:
-                    made.result(_TIMEOUT)
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                        raise
+            if self._topic not in AdminClient(common).list_topics(timeout=_TIMEOUT).topics:
+                topic = WantedTopic(name=self._topic, replication=self._replication, config=TOPIC)
+                for refused in create_topics(self._servers, [topic], timeout=_TIMEOUT).values():
+                    raise self._unavailable(refused.text)
             self._producer = Producer(
                 {
                     **common,

@@ -12,23 +12,18 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in __all__
-    AdminClient,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
 from cdc.model import dead_letter_end, naming
 from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.identifiers import fold_identifier
+from cdc.process.kafka_admin import INVALID_TOPIC, WantedTopic, add_partitions, create_topics
 from cdc.topology.topology import Log, Source, Topology
 
 MAX_MESSAGE = 16 * 1024 * 1024  # maximum bytes of a record batch; `images.MAX_IMAGE` keeps records below it
@@ -44,7 +39,7 @@ _NOT_YET = (  # errors of a broker that has not heard of a new topic, or that it
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
 )
-_BATCH, _TOGETHER = 200, 600  # topics that one request creates or describes, and that are created at the same time
+_BATCH = 200  # topics that one request describes
 _NAME = re.compile(r"`([^`]+)`|\"([^\"]+)\"|([\w$]+)")
 
 
@@ -112,14 +107,13 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     with _answering(log) as admin:
         found = _partition_counts(admin)
         missing = [
-            NewTopic(name, partitions, log.replication_factor, config=config)
+            WantedTopic(name=name, partitions=partitions, replication=log.replication_factor, config=config)
             for name, (partitions, config) in wanted.items()
             if name not in found
         ]
-        _make(admin, missing)
+        _make(log, missing)
         if found.get(topics.positions, places) < places:
-            grown = NewPartitions(topics.positions, places)
-            admin.create_partitions([grown])[topics.positions].result(TIMEOUT)
+            add_partitions(log.brokers, topics.positions, places)
         found |= _when_ready(admin, wanted)
     made = frozenset(name for name in topics.changes if name in found)
     for name in sorted(made):
@@ -150,7 +144,17 @@ def make_change_topics(log: Log, names: Iterable[str]) -> None:
     for a topic that Kafka refuses, or that has another number of partitions than the topology."""
     wanted = sorted(names)
     with _answering(log) as admin:
-        _make(admin, [NewTopic(n, log.partitions, log.replication_factor, config=_compacted(log)) for n in wanted])
+        known = _partition_counts(admin)
+        _make(
+            log,
+            [
+                WantedTopic(
+                    name=n, partitions=log.partitions, replication=log.replication_factor, config=_compacted(log)
+                )
+                for n in wanted
+                if n not in known
+            ],
+        )
         found = _when_ready(admin, wanted)
     for name in wanted:
         _check_partitions(log, name, found[name])
@@ -163,7 +167,8 @@ def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) 
     """
     with _answering(log) as admin:
         if name not in _partition_counts(admin):
-            _make(admin, [NewTopic(name, partitions, log.replication_factor, config=dict(config))])
+            replicas = log.replication_factor
+            _make(log, [WantedTopic(name=name, partitions=partitions, replication=replicas, config=config)])
         return _when_ready(admin, [name])[name]
 
 
@@ -180,8 +185,7 @@ def _answering(log: Log) -> Iterator[AdminClient]:
             refused.append(error.str())
 
     try:
-        # librdkafka's admin, not kafka-python's: that one leaks sockets of failed attempts while a broker is
-        # unavailable
+        # librdkafka is asked first: kafka-python leaks sockets of failed attempts while a broker is unavailable
         admin = AdminClient(client_settings(log.brokers, error_cb=on_error))
         try:
             yield admin
@@ -224,27 +228,13 @@ def _partition_counts(admin: AdminClient) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=5.0).topics.items()}
 
 
-def _make(admin: AdminClient, topics: list[NewTopic]) -> None:
-    """Create topics, several requests at a time: all are sent before the first answer is awaited."""
-    for at in range(0, len(topics), _TOGETHER):
-        requests = range(at, min(at + _TOGETHER, len(topics)), _BATCH)
-        answers: dict[str, Future[None]] = {}
-        for begin in requests:
-            answers |= admin.create_topics(topics[begin : begin + _BATCH])
-        _await(answers)
-
-
-def _await(answers: Mapping[str, Future[None]]) -> None:
-    for name, answer in answers.items():
-        try:
-            answer.result(TIMEOUT)
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.TOPIC_EXCEPTION:  # another topic's name differs only in `.` and `_`
-                remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
-                raise UsageError(f"Kafka refuses topic {name}: {error.args[0].str()}", remedy) from error
-            if code != KafkaError.TOPIC_ALREADY_EXISTS:  # another capture has just created it
-                raise
+def _make(log: Log, topics: list[WantedTopic]) -> None:
+    """Create topics. Raises UsageError for a name that Kafka refuses, and Retriable for other refusals."""
+    for name, refused in create_topics(log.brokers, topics).items():
+        if refused.code == INVALID_TOPIC:  # another topic's name differs only in `.` and `_`
+            remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
+            raise UsageError(f"Kafka refuses topic {name}: {refused.text}", remedy)
+        raise Retriable(f"Kafka at {log.brokers}: topic {name}: {refused.text}", retry_after=2.0)
 
 
 def _when_ready(admin: AdminClient, wanted: Collection[str]) -> dict[str, int]:

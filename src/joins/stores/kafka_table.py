@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, UsageError
+from cdc.process.kafka_admin import WantedTopic, create_topics
 from cdc.stored.layout import Layout
 from joins.runtime.chunks import stale_keys
 from joins.runtime.records import ROW_GONE, ROW_PUT, Message, RefusedRecord, TruncationPoint, record_of, values_of_text
@@ -36,15 +36,19 @@ class UpsertTopic:
     def check(self) -> None:
         """Create the topic unless it exists. Raises UsageError if it contains records of another producer."""
         admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
+        try:
+            exists = self.topic in admin.list_topics(timeout=_TIMEOUT).topics
+        except KafkaException as error:
+            raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
+        if exists:
+            check_own(self.topic, self._firsts())
+            return
         settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
-        wanted = NewTopic(self.topic, self._partitions, self._replication, config=settings)
-        for made in admin.create_topics([wanted]).values():
-            try:
-                made.result(_TIMEOUT)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
-                check_own(self.topic, self._firsts())
+        wanted = WantedTopic(
+            name=self.topic, partitions=self._partitions, replication=self._replication, config=settings
+        )
+        for refused in create_topics(self.servers, [wanted]).values():
+            raise Retriable(f"topic {self.topic}: {refused.text}", _RUNNING)
 
     def sweep(self, run: str) -> int:
         """Write a tombstone for every row that only earlier runs than `run` have written. Return their number."""

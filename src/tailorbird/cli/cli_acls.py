@@ -17,17 +17,20 @@ def acls(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     role: Annotated[str | None, typer.Option("--role", help="Only this role.")] = None,
     commands: Annotated[bool, typer.Option("--commands", help="Print the calls of kafka-acls.sh.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Give the grants, as the login under log.security.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per grant and line.")] = False,
 ) -> None:
-    """Print the grants that each role needs in Kafka, for access control lists.
+    """Print the grants that each role needs in Kafka, for access control lists, or give them with --apply.
 
-    Contacts no server. A principal is the login of the role under `log.security.roles` of the topology, else `ROLE`.
+    Contacts no server without --apply. A principal is the login of the role under `log.security.roles` of the topology,
+    else `ROLE`.
 
     Example: tailorbird acls topologies/shop.yml --role capture --commands
     """
     from cdc.model.errors import UsageError
     from cdc.process.file_topology import read_file
     from cdc.process.grants import grants
+    from cdc.process.kafka_admin import allow
     from cdc.topology.roles import ROLES
 
     topology = read_file(file)
@@ -37,6 +40,8 @@ def acls(
         if role not in (None, one):
             continue
         principal = principal_of(topology, one)
+        if apply:
+            allow(topology.log.brokers, principal, grants(topology, one))
         for grant in grants(topology, one):
             if as_json:
                 typer.echo(json.dumps({"role": one, "principal": principal, **dataclasses.asdict(grant)}))
