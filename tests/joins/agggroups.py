@@ -138,8 +138,26 @@ class GroupGenerator(Generator, ABC):
             return otherwise
         if not numbers or dice.random() < 0.3:
             return f"mode({exact[0]})", exact[1]
+        if dice.random() < 0.5:
+            return self._with_literal(aliases, exact, numbers, dice)
         functions = ["median", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"]
         return f"{dice.choice(functions)}({dice.choice(numbers)})", "double?"
+
+    def _with_literal(
+        self, aliases: list[Alias], exact: tuple[str, str], numbers: list[str], dice: random.Random
+    ) -> tuple[str, str]:
+        """Return a percentile, or the texts of a group in one."""
+        number, share = dice.choice(numbers), dice.choice(["0", "0.25", "0.5", "0.9", "1"])
+        other = dice.choice(self._columns(aliases, *EXACT) or ["1"])
+        order = f"{other}{dice.choice(['', ' DESC', ' NULLS LAST'])}, {exact[0]}"
+        return dice.choice([
+            (f"percentile({number}, {share})", "double?"), (f"percentile_approx({exact[0]}, {share})", exact[1]),
+            (f"percentile_cont({share}) WITHIN GROUP (ORDER BY {number}{dice.choice(['', ' DESC'])})", "double?"),
+            (f"percentile_disc({share}) WITHIN GROUP (ORDER BY {number})", "double?"),
+            (f"string_agg({exact[0]}, '-') WITHIN GROUP (ORDER BY {order})", "varchar(99)?"),
+            (f"string_agg({exact[0]}, ', ')", "varchar(99)?"), (f"listagg(DISTINCT {exact[0]})", "varchar(99)?"),
+            (f"array_join(collect_list({exact[0]}), '+')", "varchar(99)"),
+        ])  # fmt: skip
 
     def _over_groups(self, keys: list[tuple[str, str]]) -> tuple[str, str]:
         """Return an aggregate over the groups of a partition."""

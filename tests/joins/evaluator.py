@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import duckdb
 import sqlglot
+from duckdb.sqltypes import BIGINT, VARCHAR
 from sqlglot import exp
 
 from cdc.model.types import Canonical, LogicalType, float_of
@@ -33,11 +35,18 @@ _SAFE: dict[type[exp.Expr], type[exp.Binary]] = {
 }
 
 
+def open_database() -> duckdb.DuckDBPyConnection:
+    """Return an in-memory database with the functions of Spark that DuckDB lacks."""
+    database = duckdb.connect()
+    database.create_function("crc32", lambda text: zlib.crc32(text.encode()), [VARCHAR], BIGINT)
+    return database
+
+
 class Evaluator:
     """Evaluates expressions over rows of canonical values, in an in-memory database. Call `close` at the end."""
 
     def __init__(self) -> None:
-        self._database = duckdb.connect()
+        self._database = open_database()
 
     def close(self) -> None:
         """Close the database."""

@@ -44,6 +44,7 @@ class Wanted:
     of: tuple[str, ...] = ()
     type: LogicalType = INT64
     needed: int = 1
+    given: tuple[str, ...] = ()
     descending: tuple[bool, ...] = ()
 
 
@@ -117,7 +118,8 @@ def grouping(
                 descending=one.descending or (False,) * len(one.of),
             )
             of = _shared(bags, bag)
-        results.append(Result(function=one.function, of=of, type=one.type, text=f"{one.function}({one.of})"))
+        text = f"{one.function}({one.of})"
+        results.append(Result(function=one.function, of=of, type=one.type, text=text, given=one.given))
     return Grouping(
         change_detector=next(numbers),
         number=next(numbers),
@@ -222,6 +224,7 @@ def over(
     return GroupPlan(name=name, plan=made, answer=answer)
 
 
+SHARES = ("0", "0.3", "0.123456789", "1")
 EVERYTHING = [
     Wanted(function="count_rows"),
     Wanted(function="count", of=("n",)),
@@ -249,11 +252,23 @@ EVERYTHING = [
         for function in ("median", "stddev_samp", "stddev_pop", "var_samp", "var_pop")
         for name in ("n", "amount", "weight")
     ),
+    *(
+        Wanted(function="percentile", of=(name,), type=FLOAT64, given=(share,))
+        for share in SHARES
+        for name in ("n", "amount", "weight")
+    ),
+    *(Wanted(function="percentile_disc", of=(name,), type=FLOAT64, given=("0.4",)) for name in ("n", "amount")),
+    Wanted(function="percentile_approx", of=("day",), type=LogicalType(kind="date"), given=("0.75",)),
+    Wanted(function="string_agg", of=("id", "kind"), type=STRING, needed=0, descending=(True, False), given=('"; ',)),
+    Wanted(function="string_agg_distinct", of=("kind",), type=STRING, given=("",)),
 ]
 _STATISTICS = ", ".join(
     f"{function}(CAST({name} AS DOUBLE))"
     for function in ("median", "stddev_samp", "stddev_pop", "var_samp", "var_pop")
     for name in ("n", "amount", "weight")
+)
+_PERCENTILES = ", ".join(
+    f"quantile_cont(CAST({name} AS DOUBLE), {share})" for share in SHARES for name in ("n", "amount", "weight")
 )
 _ROWS = "o.id, o.kind, o.customer_id, o.n, o.amount, o.weight, o.day, o.seen"
 _SQL = f"""
@@ -263,7 +278,9 @@ _SQL = f"""
     (list(id ORDER BY weight DESC, id DESC) FILTER (weight IS NOT NULL))[1], arg_min_null(day, id),
     coalesce(list(day ORDER BY id DESC) FILTER (day IS NOT NULL), []),
     coalesce(list(DISTINCT n ORDER BY n) FILTER (n IS NOT NULL), []),
-    mode(kind ORDER BY kind), mode(day ORDER BY day), {_STATISTICS}
+    mode(kind ORDER BY kind), mode(day ORDER BY day), {_STATISTICS}, {_PERCENTILES},
+    quantile_disc(CAST(n AS DOUBLE), 0.4), quantile_disc(CAST(amount AS DOUBLE), 0.4), quantile_disc(day, 0.75),
+    string_agg(kind, '"; ' ORDER BY id DESC, kind), string_agg(DISTINCT kind, '' ORDER BY kind)
 """
 
 

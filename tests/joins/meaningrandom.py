@@ -30,7 +30,8 @@ from tests.joins.simulation import Simulation
 _AGGREGATES = ["count({})", "count(DISTINCT {})", "sum({})", "avg({})", "min({})", "max({})", "sum(DISTINCT {})",
                "collect_list({})", "collect_set({})",
                "max_by(id, {})", "min_by(id, {})", "count_if({} IS NULL)", "mode({})",
-               "median({})", "stddev({})", "stddev_pop({})", "variance({})", "var_pop({})"]  # fmt: skip
+               "median({})", "stddev({})", "stddev_pop({})", "variance({})", "var_pop({})",
+               "percentile({}, 0.4)", "percentile_approx({}, 0.4)", "string_agg({}, ',')"]  # fmt: skip
 _TRIES = 60
 
 

@@ -19,7 +19,7 @@ from joins.oracle.oracle import Rows
 from joins.oracle.sql_functions import Functions
 from joins.oracle.sql_oracle import Oracle
 from joins.runtime.records import Values
-from tests.joins.evaluator import Evaluator, canonical, translated
+from tests.joins.evaluator import Evaluator, canonical, open_database, translated
 
 _NUMBER = LogicalType(kind="int32")
 
@@ -27,7 +27,7 @@ _NUMBER = LogicalType(kind="int32")
 @cache
 def database() -> duckdb.DuckDBPyConnection:
     """Return this process's only database: opening one takes as long as a case."""
-    made = duckdb.connect()
+    made = open_database()
     made.execute("SET threads = 1")
     return made
 

@@ -7,20 +7,20 @@ import re
 from datetime import datetime
 from typing import Any
 
-import duckdb
 import pytest
 import sqlglot
 
 from cdc.model.errors import TopologyError
 from joins.oracle.duckdb_types import duckdb_type, native
 from joins.oracle.oracle import Rows, tables_after
+from tests.joins.evaluator import open_database
 from tests.joins.joincase import Case, events_of, prepared, run_case
 from tests.joins.querykinds import KINDS, Kind
 from tests.joins.test_queries import TABLES, _history
 
 COMPILED = [kind for kind in KINDS if not kind.refused]
 HISTORIES = 20
-MUST = 43
+MUST = 49
 
 
 def case_of(kind: Kind, seed: int = 0) -> Case:
@@ -63,7 +63,7 @@ def test_a_kind_is_refused_with_another_form(kind: Kind) -> None:
 
 def answered(kind: Kind, case: Case, tables: dict[Any, Rows]) -> list[tuple[Any, ...]]:
     """Return DuckDB's answer to the text of a query."""
-    database = duckdb.connect()
+    database = open_database()
     for table, schema in case.schemas().items():
         name = f"{table.source}.{table.table}"
         database.execute(f"CREATE SCHEMA IF NOT EXISTS {table.source}")

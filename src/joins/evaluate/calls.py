@@ -24,7 +24,7 @@ from joins.evaluate.casting import converter
 from joins.evaluate.conditions import TESTS, both, coalesce, comparison, either, extreme, like, negated, null, same
 from joins.evaluate.prepared import Prepare, Prepared, Values
 from joins.evaluate.unknown import UnknownValue
-from joins.query.value_types import BOOL, DATE, DATETIME, INT32, STRING, family
+from joins.query.value_types import BOOL, DATE, DATETIME, INT32, INT64, STRING, family
 
 
 def _call(type_: LogicalType, function: Callable[..., Any], *wanted: str) -> Prepare:
@@ -105,7 +105,7 @@ FORMS: dict[str, Prepare] = {
     "<=>": same, "and": both, "or": either, "not": negated, "is null": null(True), "is not null": null(False),
     **{name: arithmetic_of(name) for name in ON_DECIMALS},
     "minus": minus,
-    "+": plain(lambda a, b: a + b), "*": plain(lambda a, b: a * b),
+    "+": plain(lambda a, b: a + b), "*": plain(lambda a, b: a * b), "-": plain(lambda a, b: a - b),
     "div": plain(_quotient), "%": plain(lambda a, b: a % b),
     "coalesce": coalesce, "greatest": extreme(1), "least": extreme(-1),
     "like": like, "concat": _concat, "concat_ws": _concat_ws,
@@ -127,6 +127,7 @@ FORMS: dict[str, Prepare] = {
     "translate": _call(STRING, texts.translate, "text", "text", "text"),
     "md5": _call(STRING, texts.md5, "text"), "sha2": _call(STRING, texts.sha2, "text", "whole"),
     "split_part": _call(STRING, texts.split_part, "text", "text", "whole"),
+    "rlike": _call(BOOL, texts.rlike, "text", "text"), "crc32": _call(INT64, texts.crc32, "text"),
     "regexp_extract": _call(STRING, texts.regexp_extract, "text", "text", "whole"),
     "regexp_replace": _call(STRING, texts.regexp_replace, "text", "text", "text"),
     "get_json_object": _call(STRING, texts.get_json_object, "text", "text"),

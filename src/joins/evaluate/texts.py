@@ -6,10 +6,12 @@ import hashlib
 import json
 import re
 import unicodedata
+import zlib
 from functools import lru_cache
 from typing import Any
 
 from joins.evaluate.unknown import UnknownValue
+from joins.query.functions.patterns import BadPattern, pattern_of
 
 _MOST = 2**31 - 1
 _STEP = re.compile(r"\.([^.\[\]*?'\s]+)|\[(\d{1,9})\]|\['([^'?*]+)'\]")
@@ -111,28 +113,54 @@ _OF_GEOMETRY = ("^(SRID=[0-9]+;)?POINT[(]([^ ]+) ([^)]+)[)]$", "^SRID=([0-9]+);"
 
 
 def regexp_extract(text: str, pattern: str, group: int) -> str:
-    """Return group number `group` of the first match. Empty without a match.
-
-    Raises UnknownValue for other patterns than those that the compiler writes for geometries."""
-    if pattern not in _OF_GEOMETRY or "\n" in text:
+    """Return group number `group` of the first match. Empty without a match."""
+    if pattern in _OF_GEOMETRY and "\n" in text:
         raise UnknownValue(f"the expression {pattern}")
-    found = re.search(pattern, text)
+    found = _regular(pattern).search(text)
     return "" if found is None else found[group] or ""
 
 
 def regexp_replace(text: str, pattern: str, by: str) -> str:
-    """Remove all matches of a pattern. Raises UnknownValue if `by` is not empty, or for other patterns than those that
-    the compiler writes for geometries."""
-    if pattern not in _OF_GEOMETRY or by:
-        raise UnknownValue(f"the expression {pattern}")
-    return re.sub(pattern, by, text)
+    """Replace all matches of a pattern. In `by`, `$1` is the first group."""
+    pieces = re.split(r"\$(\d)", by)
+
+    regular, done, at, made = _regular(pattern), 0, 0, list[str]()
+    # as Java does it: the search after an empty match begins at the next character
+    while at <= len(text) and (found := regular.search(text, at)) is not None:
+        made += [text[done : found.start()]]
+        made += [found[int(one)] or "" if i % 2 else one for i, one in enumerate(pieces)]
+        done = found.end()
+        at = done if done > found.start() else done + 1
+    return "".join([*made, text[done:]])
+
+
+def rlike(text: str, pattern: str) -> bool:
+    """Return whether a pattern matches some part of a text."""
+    return _regular(pattern).search(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _regular(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of the compiler for Python. Raises UnknownValue for other patterns."""
+    if pattern in _OF_GEOMETRY:
+        return re.compile(pattern)
+    try:
+        return re.compile(pattern_of(pattern).python)
+    except BadPattern as error:
+        raise UnknownValue(f"the expression {pattern}: {error}") from None
+
+
+def crc32(text: str) -> int:
+    """Return the CRC-32 of the text's bytes."""
+    return zlib.crc32(text.encode())
 
 
 @lru_cache(maxsize=1024)
 def like(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a LIKE pattern."""
+    """Return the regular expression of a LIKE pattern, in which a backslash escapes the next character."""
     signs = {"%": ".*", "_": "."}
-    return re.compile("".join(signs.get(c, re.escape(c)) for c in pattern), re.DOTALL)
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    return re.compile("".join(signs.get(c, re.escape(c[-1])) for c in parts), re.DOTALL)
 
 
 class _Object(list[tuple[str, Any]]):

@@ -343,7 +343,7 @@ def _windows(windows: Windows) -> dict[str, Any]:
 def _result(result: Result) -> dict[str, Any]:
     """Describe an aggregate function: the kernel takes all but its computation from the registry."""
     row = BY_NAME[result.function]
-    own = {"of": result.of, "type": _type(result.type), "text": result.text}
+    own = {"of": result.of, "type": _type(result.type), "text": result.text, "given": list(result.given)}
     return {"finish": row.finish, "reads": row.reads, "keeps": row.keeps, **own}
 
 

@@ -36,6 +36,7 @@ class Collected:
     type: LogicalType
     text: str
     alone: bool = True
+    given: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,12 @@ from joins.steps.results import Contents, text_of_result
 Values = Sequence[Any]  # without NULLs, as expressions read them
 
 
-def collected(function: str, of: LogicalType, type_: LogicalType) -> Callable[[Values], Any]:
+def collected(
+    function: str, of: LogicalType, type_: LogicalType, given: tuple[str, ...] = ()
+) -> Callable[[Values], Any]:
     """Return the function of an aggregate of values of type `of`, with the specification's code."""
     bag = BY_NAME[function].reads == "bag"
-    result = Result(function=function, of=0, type=type_, text=function)
+    result = Result(function=function, of=0, type=type_, text=function, given=given)
 
     def computed(values: Values) -> Any:
         text = text_of_result(result, _contents(of, values, bag=bag))

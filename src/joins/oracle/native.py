@@ -25,13 +25,22 @@ class Rewritten:
     deps: Deps = frozenset()
 
 
-def counted(result: Result, parts: list[Rewritten]) -> exp.Expr | None:
-    """Return DuckDB's SQL of an aggregate function that both systems compute alike. None if they differ."""
+def counted(result: Result, parts: list[Rewritten], descending: Sequence[bool]) -> exp.Expr | None:
+    """Return DuckDB's SQL of an aggregate function that both systems compute alike. None if they differ.
+
+    `descending` is the order of the values of its bag, if it has one."""
     texts = [f"({part.sql.sql('duckdb')})" for part in parts]  # NOT binds less than IS NULL
     fields = {
         "all": ", ".join(texts),
         "there": " AND ".join(f"{one} IS NOT NULL" for one in texts),
         "type": f"DECIMAL({result.type.precision}, {result.type.scale})",
+        "last": texts[-1] if texts else "",
+        "order": ", ".join(
+            f"{one} {'DESC NULLS LAST' if turned else 'ASC NULLS FIRST'}"
+            for one, turned in zip(texts, descending, strict=False)
+        ),
+        "turned": "'DESC'" if any(descending[:1]) else "'ASC'",
+        "given": exp.Literal.string(result.given[0]).sql("duckdb") if result.given else "",
     }
     types = [part.type for part in parts]
     for native in BY_NAME[result.function].native:

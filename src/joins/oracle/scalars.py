@@ -21,7 +21,7 @@ from cdc.model.types import LogicalType
 from joins.oracle.called import Collected, QueryShape, Scalar, Shown
 from joins.oracle.native import Deps, Rewritten, alike, counted, is_negative, key_of, operands, together, with_parts
 from joins.oracle.window_calls import over, split, with_expression
-from joins.query.aggregates import Keeping, aggregates_in, arguments_of, widened, widens
+from joins.query.aggregates import Keeping, aggregates_in, read_by
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.group import Result
 from joins.query.typed import Typed, Unsupported
@@ -322,25 +322,27 @@ class Scalars:
         """Return the call that replaces an aggregate function. Its arguments are evaluated per row, before grouping,
         or `within` a scope."""
         below = within or _Scope(scope.relations, scope.outer)
-        parts = [self._expression(part, below) for part in arguments_of(call)]
-        if parts and widens(call):
-            parts[0] = self._expression(widened(arguments_of(call)[0], parts[0].type), below)
+        read = read_by(call, lambda node: self._expression(node, below).type)
+        parts = [self._expression(part, below) for part in read]
         deps = frozenset().union(*(part.deps for part in parts))
         try:
-            result = Keeping().add(call, [(i, part.type) for i, part in enumerate(parts)])
+            keeping = Keeping()
+            result = keeping.add(call, [(i, part.type) for i, part in enumerate(parts)])
         except Unsupported as error:
             return self._unknown(text_of_expression(call), error.what)
-        sql = counted(result, parts) or self._collected(result, parts)
+        turned = keeping.bags[0].descending if keeping.bags else ()
+        sql = counted(result, parts, turned) or self._collected(result, parts)
         return Rewritten(
             sql, result.type, deps | {str(one.this) for one in sql.find_all(exp.Anonymous)} & {*self.functions}
         )
 
     def _collected(self, result: Result, parts: list[Rewritten]) -> exp.Expr:
         part, alone = parts[0], len(parts) == 1
-        name = name_of("collected", result.function, part.type, result.type, alone)
+        name = name_of("collected", result.function, part.type, result.type, alone, *result.given)
         self.functions[name] = Collected(
-            name=name, function=result.function, of=part.type, type=result.type, text=result.text, alone=alone
-        )
+            name=name, function=result.function, of=part.type, type=result.type, text=result.text, alone=alone,
+            given=result.given,
+        )  # fmt: skip
         x = f"({part.sql.sql('duckdb')})"  # NOT binds less than IS NULL
         return exp.maybe_parse(f"{name}(coalesce(list({x}) FILTER (WHERE {x} IS NOT NULL), []))", dialect="duckdb")
 

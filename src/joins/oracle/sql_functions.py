@@ -156,7 +156,7 @@ def _collected(function: Collected, reasons: Reasons) -> Callable[[Any], Any]:
         try:
             if not function.alone:
                 raise UnknownValue(f"{function.function} of several values, the first {function.of}")
-            compute = collected(function.function, function.of, function.type)
+            compute = collected(function.function, function.of, function.type, function.given)
             return to_arrow(function.type, [compute(values) for values in from_arrow(of, lists)])
         except UnknownValue as unknown:
             reasons.setdefault(function.name, unknown.reason)

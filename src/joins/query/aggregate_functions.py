@@ -15,7 +15,8 @@ from typing import Literal
 from sqlglot import exp
 
 from cdc.model.types import LogicalType, list_of
-from joins.query.value_types import FLOAT64, INT64, INTEGERS, MOST_DIGITS, family
+from joins.query.parameters import DiscretePercentile, is_distinct
+from joins.query.value_types import FLOAT64, INT64, INTEGERS, MOST_DIGITS, STRING, family
 
 Accumulator = Literal["rows", "total", "bag"]  # the number of rows, or an accumulator: `joins.query.group`
 BagExtra = Literal["", "sum", "list", "set"]  # what a bag stores for the function beside its tuples
@@ -35,7 +36,8 @@ class DuckDBForm:
     """An expression of DuckDB with the same result, if a condition on the arguments' types holds (`joins.oracle`).
 
     `{0}`, `{1}` are the arguments, `{all}` their list, `{there}` the condition that none is NULL, `{type}` the result's
-    type.
+    type, `{last}` the last argument, `{order}` the arguments as ORDER BY, `{turned}` 'ASC' or 'DESC' of the
+    first one, `{given}` a literal of the call.
     """
 
     condition: Literal["always", "ordered", "integers", "short decimals"]
@@ -113,6 +115,10 @@ def _double(_: Types) -> LogicalType:
     return FLOAT64
 
 
+def _text(_: Types) -> LogicalType:
+    return STRING
+
+
 def _list(types: Types) -> LogicalType:
     return list_of(types[0])
 
@@ -123,6 +129,13 @@ _ORDERED = ArgumentRule(
     lambda type_: family(type_) not in ("geometry", "list"), "numbers or text: ST_X(p), ST_Y(p), ST_AsText(g)"
 )
 _BY = "(list({{1}} ORDER BY {{0}} {0}, {{1}} {1}) FILTER (WHERE {{0}} IS NOT NULL))[1]"
+_LONGEST = 1_000_000  # bytes of a text as JSON, as `joins.steps.results`
+_JOINED = f"(CASE WHEN strlen(to_json({{0}})::VARCHAR) <= {_LONGEST} THEN {{0}} END)"
+# DuckDB's DISTINCT needs the order of the texts themselves
+_ONCE = (
+    "array_to_string([x.b FOR x IN list_sort(list(DISTINCT {{'a': {0}, 'b': {last}}}) "
+    "FILTER (WHERE {last} IS NOT NULL), {turned})], {given})"
+)
 _EACH = "count(DISTINCT ({all})) FILTER (WHERE {there})"
 
 FUNCTIONS: tuple[AggregateFunction, ...] = (
@@ -197,6 +210,29 @@ FUNCTIONS: tuple[AggregateFunction, ...] = (
         accepts=_ORDERED, native=(DuckDBForm("ordered", "mode({0} ORDER BY {0})"),),
     ),
     AggregateFunction(
+        name="string_agg", shown="string_agg", calls=(exp.GroupConcat,), reads="bag", finish="joined", result=_text,
+        accepts=_ORDERED,
+        native=(DuckDBForm("ordered", _JOINED.format("string_agg({last}, {given} ORDER BY {order})")),),
+    ),
+    AggregateFunction(
+        name="string_agg_distinct", shown="string_agg(DISTINCT x)", calls=(exp.GroupConcat,), reads="bag",
+        finish="joined once", result=_text, distinct=True, accepts=_ORDERED,
+        native=(DuckDBForm("ordered", _JOINED.format(_ONCE)),),
+    ),
+    # before `percentile`, whose class is the base of this one
+    AggregateFunction(
+        name="percentile_approx", shown="percentile_approx", calls=(exp.ApproxQuantile,), reads="bag",
+        finish="value at a share", result=_last, accepts=_ORDERED,
+    ),
+    AggregateFunction(
+        name="percentile_disc", shown="percentile_disc", calls=(DiscretePercentile,), reads="bag",
+        finish="number at a share", result=_double, accepts=_NUMBER, widens=True,
+    ),
+    AggregateFunction(
+        name="percentile", shown="percentile", calls=(exp.Quantile,), reads="bag", finish="percentile", result=_double,
+        accepts=_NUMBER, widens=True,
+    ),
+    AggregateFunction(
         name="median", shown="median", calls=(exp.Median,), reads="bag", finish="median", result=_double,
         accepts=_NUMBER, widens=True,
     ),
@@ -220,7 +256,7 @@ CALLS = tuple({call: None for function in FUNCTIONS for call in function.calls})
 
 def function_of(call: exp.Expr, arguments: int) -> AggregateFunction:
     """Return the row of a call with a number of arguments. KeyError if there is none: `CALLS` lists the known ones."""
-    distinct = isinstance(call.this, exp.Distinct)
+    distinct = is_distinct(call)
     for function in FUNCTIONS:
         rows = function.reads == "rows"
         if isinstance(call, function.calls) and function.distinct == distinct and rows == (arguments == 0):

@@ -6,7 +6,7 @@ Where Spark leaves an order open (`collect_list`, ties in `max_by`), the order o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from sqlglot import exp
 from cdc.model.types import LogicalType
 from joins.query.aggregate_functions import CALLS, FUNCTIONS, function_of
 from joins.query.group import Bag, Result, Total
+from joins.query.parameters import is_distinct, joined_texts, parameters_of
 from joins.query.typed import refuse
 
 T = TypeVar("T")
@@ -23,11 +24,8 @@ _INSTEAD: dict[type[exp.Expr], str] = {
     exp.Last: "max_by(x, moment)",
     exp.AnyValue: "min or max",
     exp.ApproxDistinct: "count(DISTINCT x), which is exact",
-    exp.GroupConcat: "collect_list(x)",
-    exp.Quantile: "median(x)",
-    exp.PercentileCont: "median(x)",
-    exp.PercentileDisc: "median(x)",
-    exp.ApproxQuantile: "median(x)",
+    exp.PercentileCont: "percentile_cont(0.5) WITHIN GROUP (ORDER BY x), or percentile(x, 0.5)",
+    exp.PercentileDisc: "percentile_disc(0.5) WITHIN GROUP (ORDER BY x)",
 }
 _SHOWN = [function.shown for function in FUNCTIONS if "(" not in function.shown] + ["count_if"]
 _WITH_DISTINCT = [function for function in FUNCTIONS if function.distinct]
@@ -66,12 +64,13 @@ def check_call(call: exp.Expr, *, over: bool = False) -> None:
     if not isinstance(function, CALLS):
         expected = next((form for kind, form in _INSTEAD.items() if isinstance(function, kind)), _ALL)
         refuse(call, f"{function.sql('spark')} is not supported", expected)
-    if isinstance(function.this, exp.Distinct) and not isinstance(function, _DISTINCT):
+    if is_distinct(function) and not isinstance(function, _DISTINCT):
         plain = isinstance(function, exp.Min | exp.Max)
         expected = "the same without DISTINCT" if plain else _INSTEAD_OF_DISTINCT
         refuse(call, f"DISTINCT in {function.sql('spark')}", expected)
     if isinstance(function, exp.ArgMin | exp.ArgMax) and function.args.get("count"):
         refuse(call, function.sql("spark"), "max_by(x, y)")
+    parameters_of(function)
     for argument in arguments_of(call):
         if any(aggregates_in(argument)) and not over:
             refuse(call, f"an aggregate within {function.sql('spark')}", "the inner one in a table or query of its own")
@@ -88,14 +87,16 @@ def arguments_of(call: exp.Expr) -> list[exp.Expr]:
         return found
     if not found:  # count(*)
         return [_if(condition, exp.Literal.number(1))]
-    # NULL does not count; for max_by(x, y) the deciding value is y, which is first
+    # NULL does not count; for max_by(x, y) the deciding value is y, which is first, and for string_agg it is the last
+    if isinstance(function, exp.GroupConcat):
+        return [*found[:-1], _if(condition, found[-1])]
     return [_if(condition, found[0]), *found[1:]]
 
 
 def widens(call: exp.Expr) -> bool:
     """Return whether a call adds up its argument, so that a FLOAT is read as `widened`."""
     function = call.this if isinstance(call, exp.Filter) else call
-    return any(row.widens and isinstance(function, row.calls) for row in FUNCTIONS)
+    return next((row.widens for row in FUNCTIONS if isinstance(function, row.calls)), False)
 
 
 def widened(argument: exp.Expr, type_: LogicalType) -> exp.Expr:
@@ -103,6 +104,19 @@ def widened(argument: exp.Expr, type_: LogicalType) -> exp.Expr:
 
     The text of a FLOAT (1.1) is another number than its four bytes (1.10000002384…), which conditions compare."""
     return exp.Cast(this=argument.copy(), to=exp.DataType.build("double")) if type_.kind == "float32" else argument
+
+
+def read_by(call: exp.Expr, type_of: Callable[[exp.Expr], LogicalType]) -> list[exp.Expr]:
+    """Return the arguments of a call in the types in which it reads them. `type_of` returns that of an expression.
+
+    Sums read FLOATs as DOUBLEs, and string_agg reads texts, which have the order of the values that they show."""
+    found = arguments_of(call)
+    if found and widens(call):
+        return [widened(found[0], type_of(found[0])), *found[1:]]
+    joins = isinstance(call.this if isinstance(call, exp.Filter) else call, exp.GroupConcat)
+    if not joins or type_of(found[-1]).kind == "string":
+        return found
+    return [*(found if len(found) == 1 else found[:-1]), exp.cast(found[-1].copy(), "string")]
 
 
 def _arguments(function: exp.Expr) -> list[exp.Expr]:
@@ -121,6 +135,10 @@ def _arguments(function: exp.Expr) -> list[exp.Expr]:
         return [_if(function.this, exp.Literal.number(1))]
     if isinstance(function, exp.ArgMin | exp.ArgMax):
         return [function.expression, function.this]
+    if isinstance(function, exp.GroupConcat):
+        texts = joined_texts(function)
+        order = [node for node, _ in texts.order]
+        return order if order[-1].sql() == texts.value.sql() else [*order, texts.value]
     inner = function.this
     if isinstance(inner, exp.Distinct):
         if len(inner.expressions) != 1:
@@ -150,20 +168,27 @@ class Keeping:
         function = call.this if isinstance(call, exp.Filter) else call
         text = call.sql("spark").replace("`", "")
         row, types = function_of(function, len(arguments)), [type_ for _, type_ in arguments]
-        if row.accepts is not None and not row.accepts.check(types[0]):
-            refuse(call, f"{types[0]} in {text}", row.accepts.expected)
+        for type_ in types if isinstance(function, exp.GroupConcat) else types[:1]:
+            if row.accepts is not None and not row.accepts.check(type_):
+                refuse(call, f"{type_} in {text}", row.accepts.expected)
         of = 0
         if row.reads == "total":
             of = _place(self.totals, Total(argument=arguments[0][0], type=types[0]))
         elif row.reads == "bag":
-            of = self._bag(arguments, len(arguments) if row.complete else 1)
-        result = Result(function=row.name, of=of, type=row.result(types), text=text)
+            of = self._bag(arguments, len(arguments) if row.complete else 1, function)
+        given = parameters_of(function)
+        result = Result(function=row.name, of=of, type=row.result(types), text=text, given=given)
         self.results.append(result)
         return result
 
-    def _bag(self, arguments: list[tuple[int, LogicalType]], needed: int) -> int:
+    def _bag(self, arguments: list[tuple[int, LogicalType]], needed: int, function: exp.Expr) -> int:
         numbers, types = zip(*arguments, strict=True)
-        wanted = Bag(arguments=numbers, types=types, needed=needed, descending=(False,) * len(numbers))
+        turned = [False] * len(numbers)
+        if isinstance(function, exp.GroupConcat):
+            order = joined_texts(function).order
+            turned[: len(order)] = [descending for _, descending in order]
+            needed = 1 if len(numbers) == 1 else 0  # a row counts if its last value is not NULL
+        wanted = Bag(arguments=numbers, types=types, needed=needed, descending=tuple(turned))
         return _place(self.bags, wanted)
 
 

@@ -53,12 +53,14 @@ class Result:
     """One aggregate function: its name in `joins.query.aggregate_functions`, and the number of its total or bag.
 
     A value that does not fit `type` is NULL and a dead letter, which contains `text` (the original expression).
+    `given` are literals of the call: the separator of string_agg, the share of a percentile.
     """
 
     function: str
     of: int
     type: LogicalType
     text: str
+    given: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -285,7 +285,8 @@ def _nameless(node: Root) -> object:
 def _grouped(group: Grouping | None) -> object:
     if group is None:
         return None
-    results = [[result.function, result.of, str(result.type)] for result in group.results]
+    # literals of a call only if there are any, so that older plans keep their fingerprint
+    results = [[r.function, r.of, str(r.type), *([r.given] if r.given else [])] for r in group.results]
     kept = asdict(group)
     top = [] if group.top is None else [kept["top"]]  # omitted if None, so that older plans keep their fingerprint
     windows = [] if group.windows is None else [_windowed(kept["windows"])]
@@ -295,7 +296,7 @@ def _grouped(group: Grouping | None) -> object:
 def _windowed(kept: dict[str, Any]) -> object:
     """Return what the state and the rows of window functions depend on: everything but texts for messages."""
     texts = [{name: value for name, value in one.items() if name != "text"} for one in kept["functions"]]
-    results = [{name: value for name, value in one.items() if name != "text"} for one in kept["results"]]
+    results = [{k: v for k, v in one.items() if k != "text" and (v or k != "given")} for one in kept["results"]]
     return {**kept, "functions": texts, "results": results}
 
 

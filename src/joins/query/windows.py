@@ -11,6 +11,7 @@ from sqlglot import exp
 from joins.query.aggregate_functions import CALLS, function_of
 from joins.query.aggregates import arguments_of, check_call
 from joins.query.group import Frame, WindowKind
+from joins.query.parameters import order_of
 from joins.query.typed import refuse
 
 FORM = "rank() OVER (PARTITION BY a.x ORDER BY a.y DESC) AS n"
@@ -76,7 +77,7 @@ def call_of(window: exp.Window) -> WindowCall:
     if isinstance(function, exp.IgnoreNulls | exp.RespectNulls):
         function, skips = function.this, isinstance(function, exp.IgnoreNulls)
     order = window.args.get("order")
-    ordered = () if order is None else order_of(order)
+    ordered = () if order is None else order_of(order.expressions)
     frame = _frame_of(window, ordered=bool(ordered))
     partition = tuple(window.args.get("partition_by") or ())
     text = function.sql("spark")
@@ -114,19 +115,6 @@ def call_of(window: exp.Window) -> WindowCall:
     if function_of(inner, len(arguments_of(function))).finish not in _FINISHES:
         refuse(window, f"{text} OVER (…) is not supported", expected)
     return WindowCall(kind="aggregate", call=function, partition=partition, order=ordered, frame=frame)
-
-
-def order_of(order: exp.Expr) -> tuple[tuple[exp.Expr, bool], ...]:
-    """Return the expressions of ORDER BY and whether each is descending, where NULL sorts before all values.
-
-    Another place of NULL is an expression of its own, `x IS NULL`."""
-    found: list[tuple[exp.Expr, bool]] = []
-    for one in order.expressions:
-        descending, nulls_first = bool(one.args.get("desc")), bool(one.args.get("nulls_first"))
-        if nulls_first == descending:  # NULL precedes all values by default, and follows them in descending order
-            found.append((exp.Is(this=one.this.copy(), expression=exp.Null()), nulls_first))
-        found.append((one.this, descending))
-    return tuple(found)
 
 
 def _frame_of(window: exp.Window, *, ordered: bool) -> Frame:

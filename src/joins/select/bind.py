@@ -17,7 +17,7 @@ from sqlglot import exp
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import SPATIAL, LogicalType
 from cdc.topology.topology import Topology
-from joins.query.aggregates import Keeping, aggregates_in, arguments_of, widened, widens
+from joins.query.aggregates import Keeping, aggregates_in, read_by
 from joins.query.finish import compiled, text_of_expression, value
 from joins.query.typed import Typed, Unsupported
 from joins.query.value_types import INTEGERS, NULL
@@ -220,12 +220,11 @@ class Binder:
 
     def arguments(self, flat: Flat, call: exp.Expr, place: Place) -> list[exp.Expr]:
         """Return the expressions over single rows that an aggregate function reads."""
-        found = arguments_of(call)
-        if not found or not widens(call):
-            return found
-        node = found[0]
-        type_ = self.type_of(flat, node) if isinstance(node, exp.Column) else self._typed(flat, node, place).type
-        return [widened(node, type_)]
+
+        def type_of(node: exp.Expr) -> LogicalType:
+            return self.type_of(flat, node) if isinstance(node, exp.Column) else self._typed(flat, node, place).type
+
+        return read_by(call, type_of)
 
     def _check_keys(self, inner: BoundTree, keys: list[tuple[exp.Expr, Place]]) -> None:
         for (node, place), column in zip(keys, inner.rows.columns, strict=False):

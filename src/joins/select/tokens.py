@@ -14,11 +14,12 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from joins.query.functions.arity import ARITY, wrong_arity
-from joins.query.functions.dates import PATTERN, pattern_for
+from joins.query.functions.dates import PATTERN, READ_PATTERN, pattern_for
 from joins.query.functions.spatial import renamed
 from joins.query.functions.windows import TimeWindow
 from joins.select.rewrite.cases import with_cases
 from joins.select.rewrite.distinct_on import with_distinct_on
+from joins.select.rewrite.group_concats import with_group_concats, with_stand_ins
 from joins.select.rewrite.grouping_sets import with_grouping_sets
 from joins.select.rewrite.limits import with_limits
 from joins.select.rewrite.partitions import with_partitions
@@ -29,6 +30,8 @@ from joins.select.rewrite.sliding_windows import with_sliding_windows
 from joins.select.rewrite.synonyms import with_exact
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
+_REGULAR = ("rlike", "regexp", "regexp_like", "regexp_extract", "regexp_replace", "regexp_substr")
+_PATTERNS = {"date_format": PATTERN, "to_date": READ_PATTERN, "to_timestamp": READ_PATTERN}
 # Refuses at a line (from 0) and a column (from 1): the error, and the expected form.
 RefuseAt = Callable[[int, int, str, str], NoReturn]
 # The replacement for each clause that is not supported.
@@ -69,6 +72,7 @@ def statements_of(text: str) -> list[exp.Expr | None]:
     ]
     for start in called:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
+    text = with_stand_ins(text, tokens)
     statements = [one and _with_commas(_positive(one), tokens) for one in sqlglot.parse(text, dialect="spark")]
     named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
     return [None if one is None else _rewritten(one) for one in named]
@@ -76,8 +80,8 @@ def statements_of(text: str) -> list[exp.Expr | None]:
 
 # In this order: each reads what the ones before it have written.
 _REWRITES = (
-    with_cases, with_exact, with_pivots, with_sliding_windows, with_right_joins, with_grouping_sets, with_sets,
-    with_partitions, with_distinct_on, with_limits,
+    with_group_concats, with_cases, with_exact, with_pivots, with_sliding_windows, with_right_joins, with_grouping_sets,
+    with_sets, with_partitions, with_distinct_on, with_limits,
 )  # fmt: skip
 
 
@@ -92,7 +96,8 @@ def _positive(statement: exp.Expr) -> exp.Expr:
     for node in list(statement.find_all(exp.Like, exp.ILike)):
         if node.args.get("negate"):
             node.set("negate", None)
-            node.replace(exp.Paren(this=exp.Not(this=node.copy())))
+            whole = node.parent if isinstance(node.parent, exp.Escape) else node
+            whole.replace(exp.Paren(this=exp.Not(this=whole.copy())))
     return statement
 
 
@@ -128,15 +133,25 @@ def check_tokens(text: str, refuse: RefuseAt) -> None:
         if token.token_type == TokenType.COMMA and after.token_type in (TokenType.COMMA, TokenType.FROM):
             what = f"not SQL: {after.text} after a comma"
             refuse(after.line - 1, after.col, what, "a column after each comma")
-        if token.text.upper() == "SEPARATOR" and after.token_type == TokenType.STRING:
-            refuse(token.line - 1, token.col, "SEPARATOR is not supported", "collect_list(x) or collect_set(x), a list")
         if token.token_type == after.token_type == TokenType.STRING:
             # Spark reads '' within a text as a quote, sqlglot as the end of one text and the start of another
             what = f"two texts side by side: '{token.text}' '{after.text}'"
             refuse(after.line - 1, after.col, what, "a quote as \\', texts joined by ||")
     _check_patterns(tokens, refuse)
+    _check_backslashes(text, tokens, refuse)
     _check_lengths(tokens, refuse)
     _check_arguments(tokens, refuse)
+
+
+def _check_backslashes(text: str, tokens: Sequence[Token], refuse: RefuseAt) -> None:
+    """Refuse `\\d` in a query with regular expressions: Spark reads it as the letter d, unless it is written twice."""
+    if not any(token.text.lower() in _REGULAR and token.token_type != TokenType.STRING for token in tokens):
+        return
+    for token in tokens:
+        written = text[token.start : token.end + 1] if token.token_type == TokenType.STRING else ""
+        if (found := re.search(r"(?<!\\)(?:\\\\)*(\\[dswDSWbB.*+?|(){}^$\[\]-])", written)) is not None:
+            what = f"{found[1]} in {written}, which means {found[1][1:]} without the backslash"
+            refuse(token.line - 1, token.col - len(written) + 1, what, f"\\{found[1]}, or r{written}")
 
 
 def _check_arguments(tokens: Sequence[Token], refuse: RefuseAt) -> None:
@@ -173,18 +188,20 @@ def _check_lengths(tokens: Sequence[Token], refuse: RefuseAt) -> None:
 def _check_patterns(tokens: Sequence[Token], refuse: RefuseAt) -> None:
     """Check the patterns of date_format in the original text, because sqlglot changes patterns when it parses them."""
     for i, token in enumerate(tokens[:-1]):
-        if token.text.lower() != "date_format" or tokens[i + 1].token_type != TokenType.L_PAREN:
+        name = token.text.lower()
+        if name not in _PATTERNS or tokens[i + 1].token_type != TokenType.L_PAREN:
             continue
-        depth, last = 0, tokens[i + 1]
+        depth, last, commas = 0, tokens[i + 1], 0
         for after in tokens[i + 1 :]:
             depth += (after.token_type == TokenType.L_PAREN) - (after.token_type == TokenType.R_PAREN)
             if depth == 0:
                 break
+            commas += depth == 1 and after.token_type == TokenType.COMMA
             last = after
         quotes = 2 * (last.token_type == TokenType.STRING)
-        if quotes and re.fullmatch(PATTERN, last.text):
+        if not commas or (quotes and re.fullmatch(_PATTERNS[name], last.text)):
             continue
         expected = f"of yyyy MM dd HH mm ss and - / : . _ and blanks: '{pattern_for(last.text)}'"
         shown = f"'{last.text}'" if quotes else last.text
         column = last.col - len(last.text) - quotes + 1
-        refuse(last.line - 1, column, f"pattern {shown} of date_format", expected)
+        refuse(last.line - 1, column, f"pattern {shown} of {name}", expected)

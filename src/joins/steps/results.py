@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
@@ -93,6 +94,59 @@ def _median(kept: Contents, result: Result) -> bytes | None:
     return part_of(middle, 2, result.type)
 
 
+def _percentile(kept: Contents, result: Result) -> bytes | None:
+    """Return the value at a share of the way from the least to the greatest, between the two nearest ones."""
+    bag, of = kept.bags[result.of], kept.bags[result.of].last_type
+    share = Decimal(result.given[0])
+    places = -int(share.as_tuple().exponent)
+    unit = 10**places
+    rows, before, found = sum(times for times, _ in bag.entries()), 0, zero(of)
+    if not rows:
+        return _NULL
+    place, rest = divmod((rows - 1) * int(share.scaleb(places)), unit)
+    for times, values in bag.entries():
+        weight = (unit - rest) * (before <= place < before + times) + rest * (before <= place + 1 < before + times)
+        if weight:
+            found = added(found, exact(values[-1], of), weight)
+        before += times
+    return part_of(found, unit, result.type)
+
+
+def _at_share(kept: Contents, result: Result) -> list[Canonical] | None:
+    """Return the first tuple up to which there is a share of the rows."""
+    entries, share = list(kept.bags[result.of].entries()), Fraction(result.given[0])
+    wanted, before = share * sum(times for times, _ in entries), 0
+    for times, values in entries:
+        before += times
+        if before >= wanted:
+            return values
+    return None
+
+
+def _number_at_share(kept: Contents, result: Result) -> bytes | None:
+    found, of = _at_share(kept, result), kept.bags[result.of].last_type
+    return _NULL if found is None else part_of(exact(found[-1], of), 1, result.type)
+
+
+def _joined(kept: Contents, result: Result, *, once: bool) -> bytes | None:
+    """Return the texts with the separator between them. NULL without texts; None if the text is too long."""
+    texts: list[str] = []
+    size = 2
+    for times, values in kept.bags[result.of].entries():
+        if values[-1] is None:
+            continue
+        text = str(values[-1])
+        size += len(orjson.dumps(text)) - 2
+        for _ in range(1 if once else times):
+            texts.append(text)
+            if size > LONGEST:
+                return None
+    if not texts:
+        return _NULL
+    found = orjson.dumps(result.given[0].join(texts))
+    return None if len(found) > LONGEST else found
+
+
 def _variance(kept: Contents, result: Result, *, sample: bool) -> bytes | None:
     """Return the variance, which is exact before it is rounded to a double. NULL if there are too few values."""
     bag, of = kept.bags[result.of], kept.bags[result.of].last_type
@@ -132,6 +186,11 @@ FINISHES: Mapping[str, Callable[[Contents, Result], bytes | None]] = {
     "set": _set,
     "most frequent": _most_frequent,
     "median": _median,
+    "percentile": _percentile,
+    "value at a share": lambda kept, result: _value(_at_share(kept, result)),
+    "number at a share": _number_at_share,
+    "joined": partial(_joined, once=False),
+    "joined once": partial(_joined, once=True),
     "variance": partial(_variance, sample=False),
     "variance of a sample": partial(_variance, sample=True),
     "deviation": partial(_deviation, sample=False),

@@ -10,7 +10,7 @@ final class Result {
   final int of;
   final boolean readsBag;
   final String text, keeps; // `keeps`: what a bag stores for it beside its tuples
-  private final String finish;
+  private final String finish, given; // `given`: a literal of the call, if it has one
   private final Fraction type;
 
   Result(JsonNode result) {
@@ -19,6 +19,7 @@ final class Result {
     keeps = Message.at(result, "keeps").asText();
     of = Message.at(result, "of").asInt();
     text = Message.at(result, "text").asText();
+    given = Message.at(result, "given").path(0).asText();
     type = new Fraction(Message.at(result, "type"));
   }
 
@@ -42,6 +43,11 @@ final class Result {
     if (finish.equals("set")) return listed(bags[of], true);
     if (finish.equals("most frequent")) return last(bags[of], Statistics.mostFrequent(bags[of]));
     if (finish.equals("median")) return parted(Statistics.middle(bags[of]), 2);
+    if (finish.equals("percentile")) return percentile(bags[of]);
+    if (finish.equals("value at a share")) return last(bags[of], Statistics.at(bags[of], given));
+    if (finish.equals("number at a share")) return parted(Statistics.number(bags[of], given), 1);
+    if (finish.equals("joined")) return Statistics.joined(bags[of], given, false, LONGEST);
+    if (finish.equals("joined once")) return Statistics.joined(bags[of], given, true, LONGEST);
     if (finish.equals("variance")) return new Statistics(bags[of]).variance(0);
     if (finish.equals("variance of a sample")) return new Statistics(bags[of]).variance(1);
     if (finish.equals("deviation")) return new Statistics(bags[of]).deviation(0);
@@ -52,6 +58,10 @@ final class Result {
   /** The sum divided by a number; NULL if there is no value. */
   private byte[] parted(Sum sum, long by) {
     return sum.count == 0 ? Envelope.NULL : type.of(sum, by);
+  }
+
+  private byte[] percentile(Bag bag) {
+    return parted(Statistics.percentile(bag, given), Statistics.unit(given));
   }
 
   private static byte[] last(Bag bag, byte[] tuple) {

@@ -1,9 +1,13 @@
 package tailorbird.kernel;
 
+import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.util.*;
 
-/** Results that read all tuples of a bag: `joins.steps.results`. Exact sums of a bag's numbers and of their squares. */
+/**
+ * Results that read all tuples of a bag: `joins.steps.results`. Exact sums of a bag's numbers and of their squares,
+ * percentiles, joined texts.
+ */
 final class Statistics {
   private BigInteger sum = BigInteger.ZERO, squares = BigInteger.ZERO; // in units of 2^exponent, and its square
   private int exponent;
@@ -88,5 +92,81 @@ final class Statistics {
       before = after;
     }
     return found;
+  }
+
+  /** The whole number by which a share is multiplied to have no decimal places. */
+  static long unit(String share) {
+    return BigInteger.TEN.pow(new BigDecimal(share).scale()).longValue();
+  }
+
+  /** The value at a share of the way from the least to the greatest, times `unit`. */
+  static Sum percentile(Bag bag, String share) {
+    BigInteger unit = BigInteger.valueOf(unit(share));
+    BigInteger[] at = BigInteger.valueOf(Math.max(0, rows(bag) - 1))
+        .multiply(new BigDecimal(share).unscaledValue()).divideAndRemainder(unit);
+    long place = at[0].longValue(), before = 0;
+    Sum found = bag.tally.zero();
+    for (Iterator<Object> tuples = bag.tuples(); tuples.hasNext() && before <= place + 1; ) {
+      Object[] tuple = (Object[]) tuples.next();
+      long after = before + ((Long) tuple[1]).longValue();
+      BigInteger weight = BigInteger.ZERO;
+      if (before <= place && place < after) weight = weight.add(unit.subtract(at[1]));
+      if (before <= place + 1 && place + 1 < after) weight = weight.add(at[1]);
+      if (weight.signum() != 0) found.add(number(bag, (byte[]) tuple[0]), weight);
+      before = after;
+    }
+    return found;
+  }
+
+  /** The first tuple up to which there is a share of the rows; null if there is none. */
+  static byte[] at(Bag bag, String share) {
+    BigDecimal wanted = new BigDecimal(share).multiply(BigDecimal.valueOf(rows(bag)));
+    long before = 0;
+    for (Iterator<Object> tuples = bag.tuples(); tuples.hasNext(); ) {
+      Object[] tuple = (Object[]) tuples.next();
+      before += ((Long) tuple[1]).longValue();
+      if (BigDecimal.valueOf(before).compareTo(wanted) >= 0) return (byte[]) tuple[0];
+    }
+    return null;
+  }
+
+  /** The number of that tuple. */
+  static Sum number(Bag bag, String share) {
+    byte[] tuple = at(bag, share);
+    return tuple == null ? bag.tally.zero() : number(bag, tuple);
+  }
+
+  /** The texts with a separator between them; NULL without texts, `Result.REFUSED` if it is longer than `most`. */
+  static byte[] joined(Bag bag, String separator, boolean once, int most) {
+    byte[] between = Envelope.quoted(separator);
+    Bytes out = new Bytes(64).put('"');
+    boolean any = false;
+    for (Iterator<Object> tuples = bag.tuples(); tuples.hasNext(); ) {
+      Object[] tuple = (Object[]) tuples.next();
+      byte[] text = bag.tally.last((byte[]) tuple[0]);
+      long times = Envelope.isNull(text) ? 0 : once ? 1 : ((Long) tuple[1]).longValue();
+      for (long i = 0; i < times; i++) {
+        if (any) out.put(between, 1, between.length - 1);
+        out.put(text, 1, text.length - 1);
+        any = true;
+        if (out.length >= most) return Result.REFUSED;
+      }
+    }
+    return any ? out.put('"').array() : Envelope.NULL;
+  }
+
+  private static long rows(Bag bag) {
+    long rows = 0;
+    for (Iterator<Object> tuples = bag.tuples(); tuples.hasNext(); ) {
+      rows += ((Long) ((Object[]) tuples.next())[1]).longValue();
+    }
+    return rows;
+  }
+
+  private static Sum number(Bag bag, byte[] tuple) {
+    byte[] text = bag.tally.last(tuple);
+    Sum number = bag.tally.zero();
+    number.add(text, 0, text.length, 1);
+    return number;
   }
 }

@@ -52,6 +52,15 @@ final class Sum {
     else add(other.big, other.exponent);
   }
 
+  /** Adds a sum `times` times, a positive number; its values are counted once. */
+  void add(Sum other, BigInteger times) {
+    count += other.count;
+    notNumbers += other.notNumbers;
+    infinite += other.infinite;
+    negative += other.negative;
+    add(other.number().multiply(times), other.exponent);
+  }
+
   private void add(long more, int at) {
     long sum = small + more;
     boolean fits = big == null && at == exponent && ((small ^ sum) & (more ^ sum)) >= 0;

@@ -6,13 +6,16 @@ import re
 
 from sqlglot import exp
 
+from cdc.model.types import LogicalType
 from joins.query.expressions import ExpressionCompiler, Function
-from joins.query.functions.arguments import DAY, NUMBER, argument, plain
+from joins.query.functions.arguments import DAY, NUMBER, TEXT_ONLY, argument, plain
 from joins.query.functions.windows import TimeWindow, window_start
 from joins.query.typed import Typed, any_of, escaped, refuse
 from joins.query.value_types import DATE, DATETIME, INT32, STRING
 
 PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format supports
+READ_PATTERN = r"(yyyy|MM|dd|HH|mm|ss|S{1,6}|[-/:. _])+"  # what to_date and to_timestamp support
+_PIECE = r"y+|M+|d+|H+|m+|s+|S+|[-/:. _]"
 _MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 _PARTS: dict[str, type[exp.Expr]] = {
@@ -24,6 +27,8 @@ _MOST_MONTHS = 120_000  # ten thousand years: more months than that may overflow
 
 
 def _to_date(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+    if node.args.get("format") is not None:
+        return _read_as(compiler, node, "DATE", DATE)
     return compiler.compile(exp.Cast(this=node.this.copy(), to=exp.DataType.build("date")))
 
 
@@ -67,6 +72,35 @@ def _formatted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     return Typed(sql=sql, type=STRING, failed=typed.failed)
 
 
+def _to_moment(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+    return _read_as(compiler, node, "TIMESTAMP_NTZ", DATETIME)
+
+
+def _read_as(compiler: ExpressionCompiler, node: exp.Expr, type_: str, result: LogicalType) -> Typed:
+    """Compile `to_date(x, 'dd/MM/yyyy')`. Each letter of the pattern is a digit of the text."""
+    typed = argument(compiler, node, "this", TEXT_ONLY)
+    written = re.search(r"'(.*)'", exp.StrToTime(this=exp.Null(), format=node.args["format"]).sql("spark"))
+    pattern, form = written[1] if written else "", "to_date(x, 'yyyyMMdd'), parts of yyyy MM dd HH mm ss SSS"
+    pieces = re.findall(_PIECE, pattern)
+    fields = [one for one in pieces if one[0].isalpha()]
+    known = {one[0] for one in fields}
+    if typed is None or not re.fullmatch(READ_PATTERN, pattern) or len(known) < len(fields) or "y" not in known:
+        refuse(node, node.sql("spark"), form)
+    signs = "".join(f"[0-9]{{{len(one)}}}" if one[0].isalpha() else f"[{one}]" for one in pieces)
+    places = {one[0]: pattern.index(one) + 1 for one in fields}
+    parts = {one[0]: f"substring({typed.sql}, {places[one[0]]}, {len(one)})" for one in fields}
+    day = [parts["y"], parts.get("M", "'01'"), parts.get("d", "'01'")]
+    clock = [parts.get(sign, "'00'") for sign in "Hms"]
+    fraction = f", '.', {parts['S']}" if "S" in parts else ""
+    dated, timed = ", '-', ".join(day), ", ':', ".join(clock)
+    text = f"concat({dated}, ' ', {timed}{fraction})"
+    value = f"try_cast({text} AS TIMESTAMP_NTZ)"
+    value = value if type_ == "TIMESTAMP_NTZ" else f"try_cast({value} AS {type_})"
+    fits = f"length({typed.sql}) = {len(pattern)} AND rlike({typed.sql}, {escaped(f'^{signs}$')})"
+    sql = f"(CASE WHEN {fits} AND {parts['y']} <> '0000' THEN {value} END)"
+    return Typed(sql=sql, type=result, failed=any_of(typed.failed, f"({sql} IS NULL AND {typed.sql} IS NOT NULL)"))
+
+
 def _extracted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     part = _PARTS.get(node.name.upper())
     if part is None:
@@ -107,6 +141,7 @@ DATE_FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.TimestampTrunc: _truncated,
     exp.TimeToStr: _formatted,
     exp.TsOrDsToDate: _to_date,
+    exp.StrToTime: _to_moment,
     TimeWindow: window_start,
     exp.WeekOfYear: plain("weekofyear", INT32, ("this", DAY)),
     exp.AddMonths: _months_later,

@@ -11,6 +11,8 @@ from joins.query.aggregates import aggregates_in, arguments_of, check_call
 from joins.query.expressions import ExpressionCompiler, Function, is_basic
 from joins.query.functions.arguments import NUMBER, TEXT, TEXT_ONLY, argument, plain
 from joins.query.functions.dates import DATE_FUNCTIONS
+from joins.query.functions.likes import LIKE_FUNCTIONS
+from joins.query.functions.regular import REGULAR_FUNCTIONS
 from joins.query.functions.spatial import SPATIAL_FUNCTIONS
 from joins.query.functions.texts import TEXT_FUNCTIONS
 from joins.query.typed import Typed, any_of, escaped, refuse
@@ -222,6 +224,8 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     **DATE_FUNCTIONS,
     **SPATIAL_FUNCTIONS,
     **TEXT_FUNCTIONS,
+    **REGULAR_FUNCTIONS,
+    **LIKE_FUNCTIONS,
 }
 
 
@@ -229,10 +233,10 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
 _INSTEAD = {
     "now currentdate currenttimestamp currenttime": "a literal such as DATE'2026-01-31': only rows change the result",
     "session_window sessionwindow": "window(x, '30 minutes'), or window(x, '1 hour', '15 minutes')",
-    "regexplike regexpilike": "LIKE, ILIKE, startswith or contains",
-    "regexpextract regexpreplace regexpsubstr": "split_part(x, '-', 2), substring, replace or translate",
-    "crc32 xxhash64 hash murmur_hash3": "md5(x), sha1(x) or sha2(x, 256)",
-    "split explode posexplode": "split_part(x, ',', 1), one part per column",
+    "regexpilike similarto": "RLIKE, LIKE, ILIKE, startswith or contains",
+    "regexpextractall regexpcount regexpinstr": "regexp_extract(x, '[0-9]+', 0), regexp_replace or RLIKE",
+    "xxhash64 hash murmur_hash3": "md5(x), sha1(x), sha2(x, 256) or crc32(x)",
+    "split regexpsplit bracket explode posexplode": "split(x, ',')[0], one part per column",
 }
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from sqlglot import exp
 
 from joins.query.expressions import ExpressionCompiler, Function
 from joins.query.functions.arguments import TEXT, TEXT_ONLY, argument, plain
 from joins.query.typed import Typed, escaped, refuse
-from joins.query.value_types import STRING
+from joins.query.value_types import INT64, STRING
 
 _MOST = 1000  # repetitions, so that no text can exhaust the memory
+
+
+class Crc32(exp.Expression, exp.Func):
+    """The syntax node of `crc32(text)`."""
+
+    arg_types: ClassVar = {"this": True}
+    _sql_names: ClassVar = ["CRC32"]
 
 
 def _written(name: str, form: str, *literals: tuple[str, Callable[[exp.Literal], bool]]) -> Function:
@@ -51,6 +59,7 @@ def _capitals(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 TEXT_FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.SHA: plain("sha1", STRING, ("this", TEXT_ONLY)),
+    Crc32: plain("crc32", INT64, ("this", TEXT_ONLY)),
     exp.Initcap: _capitals,
     exp.Repeat: _written("repeat", f"repeat(x, 3), a number from 1 to {_MOST}", ("times", _is_number)),
     exp.SplitPart: _written(

@@ -15,8 +15,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from joins.query.parameters import order_of
 from joins.query.typed import refuse
-from joins.query.windows import order_of, windows_in
+from joins.query.windows import windows_in
 from joins.select.names import same_name
 from joins.select.sql import Join, Place, Ranking, Relation, Select, conjuncts, numbered
 
@@ -50,7 +51,7 @@ def ranking_in(
     if not alone or (name != HIDDEN and plain[at][0] is not window):
         return None, conditions
     partition = tuple(window.args.get("partition_by") or ())
-    order = order_of(window.args["order"])
+    order = order_of(window.args["order"].expressions)
     ranking = Ranking(partition=partition, order=order, name=name, at=at, place=place(window), window=window)
     for one in conditions:
         limit = _limit_of(one, name, names, "", alone=True)
