@@ -267,7 +267,6 @@ KINDS = (
         "WHERE customer_id IS NOT NULL GROUP BY customer_id) a FULL JOIN (SELECT nation_id AS k, count(*) AS m "
         "FROM crm.customers WHERE nation_id IS NOT NULL GROUP BY nation_id) e ON e.k = a.k",
         key="k",
-        refused="plain columns",
     ),
     Kind(
         name="USING",

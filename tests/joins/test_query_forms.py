@@ -14,7 +14,30 @@ from tests.joins.querykinds import ORDERS, Kind
 from tests.joins.test_queries import _history
 from tests.joins.test_query_kinds import answered, case_of, plain
 
+COUNTED = (
+    "(SELECT customer_id AS k, status AS s, count(*) AS n FROM shop.orders "
+    "WHERE customer_id > 0 AND status IN ('n1', 'n2') GROUP BY customer_id, status) a "
+    "FULL JOIN (SELECT DISTINCT nation_id AS k, country AS s FROM crm.customers) b USING (k, s) "
+    "LEFT JOIN crm.nations x ON x.id = b.k WHERE a.n > 1 OR a.n IS NULL"
+)
 FORMS = (
+    Kind(
+        name="FULL JOIN of groups by USING, and its sides in a condition",
+        query=f"SELECT k, s, a.n, x.id, a.k IS NULL AS alone FROM {COUNTED}",
+        key="k, s",
+    ),
+    Kind(
+        name="NULL in the first query of a UNION",
+        query="SELECT 'o' AS kind, id, NULL AS name, created_at AS at FROM shop.orders UNION ALL "
+        "SELECT 'c', id, name, NULL FROM crm.customers",
+        key="kind, id",
+    ),
+    Kind(
+        name="windows with names, one of another",
+        query=f"SELECT o.id, sum(o.amount) OVER w AS s, count(*) OVER (V ROWS 1 PRECEDING) AS n FROM {ORDERS} "
+        "WINDOW w AS (PARTITION BY o.status), v AS (w ORDER BY o.id)",
+        key="id",
+    ),
     Kind(
         name="FILTER reads all rows of a subtotal",
         query=f"SELECT o.status, count(*) FILTER (WHERE o.status = 'n1') AS n, grouping(o.status) AS g FROM {ORDERS} "

@@ -20,7 +20,7 @@ from tests.joins.test_queries import TABLES, _history
 
 COMPILED = [kind for kind in KINDS if not kind.refused]
 HISTORIES = 20
-MUST = 49
+MUST = 50
 
 
 def case_of(kind: Kind, seed: int = 0) -> Case:

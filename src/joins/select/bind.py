@@ -26,6 +26,7 @@ from joins.select.by_time import by_time
 from joins.select.dependence import determined_keys
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
+from joins.select.nulls import typed_nulls
 from joins.select.over.topn import Ties, first_rows, name_key, visible
 from joins.select.over.windowed import windowed
 from joins.select.pairing import paired
@@ -277,7 +278,7 @@ class Binder:
     # -- unions
 
     def _union(self, union: Union) -> BoundTree:
-        branches = [self._select(select) for select in union.branches]
+        branches = [self._select(select) for select in typed_nulls(union.branches, self._select)]
         first = branches[0]
         columns = list(first.rows.columns)
         for branch in branches[1:]:

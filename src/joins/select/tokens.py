@@ -19,9 +19,11 @@ from joins.query.functions.spatial import renamed
 from joins.query.functions.windows import TimeWindow
 from joins.select.rewrite.cases import with_cases
 from joins.select.rewrite.distinct_on import with_distinct_on
+from joins.select.rewrite.full_joins import with_full_joins
 from joins.select.rewrite.group_concats import with_group_concats, with_stand_ins
 from joins.select.rewrite.grouping_sets import with_grouping_sets
 from joins.select.rewrite.limits import with_limits
+from joins.select.rewrite.named_windows import with_named_windows
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
 from joins.select.rewrite.right_joins import with_right_joins
@@ -80,8 +82,8 @@ def statements_of(text: str) -> list[exp.Expr | None]:
 
 # In this order: each reads what the ones before it have written.
 _REWRITES = (
-    with_group_concats, with_cases, with_exact, with_pivots, with_sliding_windows, with_right_joins, with_grouping_sets,
-    with_sets, with_partitions, with_distinct_on, with_limits,
+    with_group_concats, with_named_windows, with_cases, with_exact, with_pivots, with_sliding_windows, with_right_joins,
+    with_grouping_sets, with_full_joins, with_sets, with_partitions, with_distinct_on, with_limits,
 )  # fmt: skip
 
 
