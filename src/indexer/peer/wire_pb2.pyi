@@ -309,6 +309,28 @@ class MoveRegionResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class FlushRegionRequest(_message.Message):
+    __slots__ = ("region",)
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    region: RegionSpecifier
+    def __init__(self, region: _Optional[_Union[RegionSpecifier, _Mapping]] = ...) -> None: ...
+
+class FlushRegionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CompactRegionRequest(_message.Message):
+    __slots__ = ("region", "major")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    MAJOR_FIELD_NUMBER: _ClassVar[int]
+    region: RegionSpecifier
+    major: bool
+    def __init__(self, region: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., major: _Optional[bool] = ...) -> None: ...
+
+class CompactRegionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class TableCF(_message.Message):
     __slots__ = ("table_name", "families")
     TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -380,3 +402,112 @@ class ListReplicationPeersResponse(_message.Message):
     PEER_DESC_FIELD_NUMBER: _ClassVar[int]
     peer_desc: _containers.RepeatedCompositeFieldContainer[ReplicationPeerDescription]
     def __init__(self, peer_desc: _Optional[_Iterable[_Union[ReplicationPeerDescription, _Mapping]]] = ...) -> None: ...
+
+class Cell(_message.Message):
+    __slots__ = ("row",)
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    row: bytes
+    def __init__(self, row: _Optional[bytes] = ...) -> None: ...
+
+class NameBytesPair(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: bytes
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class Column(_message.Message):
+    __slots__ = ("family",)
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    family: bytes
+    def __init__(self, family: _Optional[bytes] = ...) -> None: ...
+
+class Filter(_message.Message):
+    __slots__ = ("name", "serialized_filter")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SERIALIZED_FILTER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    serialized_filter: bytes
+    def __init__(self, name: _Optional[str] = ..., serialized_filter: _Optional[bytes] = ...) -> None: ...
+
+class TimeRange(_message.Message):
+    __slots__ = ("to",)
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    to: int
+    def __init__(self, to: _Optional[int] = ..., **kwargs) -> None: ...
+
+class Scan(_message.Message):
+    __slots__ = ("column", "attribute", "filter", "time_range", "max_versions", "cache_blocks")
+    COLUMN_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTE_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    TIME_RANGE_FIELD_NUMBER: _ClassVar[int]
+    MAX_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    column: _containers.RepeatedCompositeFieldContainer[Column]
+    attribute: _containers.RepeatedCompositeFieldContainer[NameBytesPair]
+    filter: Filter
+    time_range: TimeRange
+    max_versions: int
+    cache_blocks: bool
+    def __init__(self, column: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., attribute: _Optional[_Iterable[_Union[NameBytesPair, _Mapping]]] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., time_range: _Optional[_Union[TimeRange, _Mapping]] = ..., max_versions: _Optional[int] = ..., cache_blocks: _Optional[bool] = ...) -> None: ...
+
+class ScanRequest(_message.Message):
+    __slots__ = ("region", "scan", "scanner_id", "number_of_rows", "close_scanner", "next_call_seq", "client_handles_partials", "client_handles_heartbeats")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    SCAN_FIELD_NUMBER: _ClassVar[int]
+    SCANNER_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_OF_ROWS_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_SCANNER_FIELD_NUMBER: _ClassVar[int]
+    NEXT_CALL_SEQ_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HANDLES_PARTIALS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HANDLES_HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
+    region: RegionSpecifier
+    scan: Scan
+    scanner_id: int
+    number_of_rows: int
+    close_scanner: bool
+    next_call_seq: int
+    client_handles_partials: bool
+    client_handles_heartbeats: bool
+    def __init__(self, region: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., scan: _Optional[_Union[Scan, _Mapping]] = ..., scanner_id: _Optional[int] = ..., number_of_rows: _Optional[int] = ..., close_scanner: _Optional[bool] = ..., next_call_seq: _Optional[int] = ..., client_handles_partials: _Optional[bool] = ..., client_handles_heartbeats: _Optional[bool] = ...) -> None: ...
+
+class Result(_message.Message):
+    __slots__ = ("cell",)
+    CELL_FIELD_NUMBER: _ClassVar[int]
+    cell: _containers.RepeatedCompositeFieldContainer[Cell]
+    def __init__(self, cell: _Optional[_Iterable[_Union[Cell, _Mapping]]] = ...) -> None: ...
+
+class ScanResponse(_message.Message):
+    __slots__ = ("scanner_id", "more_results", "results", "more_results_in_region")
+    SCANNER_ID_FIELD_NUMBER: _ClassVar[int]
+    MORE_RESULTS_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_RESULTS_IN_REGION_FIELD_NUMBER: _ClassVar[int]
+    scanner_id: int
+    more_results: bool
+    results: _containers.RepeatedCompositeFieldContainer[Result]
+    more_results_in_region: bool
+    def __init__(self, scanner_id: _Optional[int] = ..., more_results: _Optional[bool] = ..., results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., more_results_in_region: _Optional[bool] = ...) -> None: ...
+
+class RegionLoad(_message.Message):
+    __slots__ = ("region_specifier", "last_major_compaction_ts")
+    REGION_SPECIFIER_FIELD_NUMBER: _ClassVar[int]
+    LAST_MAJOR_COMPACTION_TS_FIELD_NUMBER: _ClassVar[int]
+    region_specifier: RegionSpecifier
+    last_major_compaction_ts: int
+    def __init__(self, region_specifier: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., last_major_compaction_ts: _Optional[int] = ...) -> None: ...
+
+class GetRegionLoadRequest(_message.Message):
+    __slots__ = ("table_name",)
+    TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
+    table_name: TableName
+    def __init__(self, table_name: _Optional[_Union[TableName, _Mapping]] = ...) -> None: ...
+
+class GetRegionLoadResponse(_message.Message):
+    __slots__ = ("region_loads",)
+    REGION_LOADS_FIELD_NUMBER: _ClassVar[int]
+    region_loads: _containers.RepeatedCompositeFieldContainer[RegionLoad]
+    def __init__(self, region_loads: _Optional[_Iterable[_Union[RegionLoad, _Mapping]]] = ...) -> None: ...

@@ -6,8 +6,6 @@ Fatal, with the master's message, if the master refuses a call."""
 from __future__ import annotations
 
 import contextlib
-import itertools
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -17,10 +15,11 @@ import happybase
 from google.protobuf.message import Message
 from thriftpy2.thrift import TException
 
-from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.model.errors import Fatal, Retriable
 from cdc.stored.cells import is_barrier
-from indexer.peer import wire, zk_registration
 from indexer.peer import wire_pb2 as pb
+from indexer.peer import zk_registration
+from indexer.table.hbase_rpc import HBaseRpc
 from tailorbird.provision.stores import FamilySpec, PeerSpec, TableSpec
 
 M = TypeVar("M", bound=Message)
@@ -28,12 +27,6 @@ M = TypeVar("M", bound=Message)
 _TIMEOUT = 60.0
 _PROCEDURE_TIMEOUT = 120.0
 _UNAVAILABLE = "is HBase running? `tailorbird stack status`"
-_PASSING = (
-    "PleaseHoldException",
-    "ServerNotRunningYetException",
-    "NotServingRegionException",
-    "MasterStoppedException",
-)
 _UNSPLITTABLE: Mapping[str, str] = {
     "SPLIT_POLICY": "org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy",
     "SPLIT_ENABLED": "false",
@@ -51,15 +44,7 @@ class HBaseAdmin:
     def __init__(self, *, zookeeper: str, thrift: str) -> None:
         self._zookeeper, self._thrift = zookeeper, thrift
         host, port = zk_registration.master_address(zookeeper)
-        self._calls = itertools.count(1)
-        self._frames = wire.Frames()
-        try:
-            self._socket = socket.create_connection((host, port), _TIMEOUT)
-        except OSError as error:
-            raise Retriable(f"HBase's master at {host}:{port} does not answer: {error}", _UNAVAILABLE) from error
-        header = pb.ConnectionHeader(service_name="MasterService")
-        header.user_info.effective_user = "tailorbird"
-        self._socket.sendall(wire.PREAMBLE + wire.frame(header.SerializeToString()))
+        self._master = HBaseRpc(host, port, "MasterService", name="HBase's master")
 
     def __enter__(self) -> HBaseAdmin:
         return self
@@ -67,7 +52,7 @@ class HBaseAdmin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self._master.close()
 
     def namespaces(self) -> set[str]:
         """Return the names of all namespaces."""
@@ -210,28 +195,7 @@ class HBaseAdmin:
 
         Raises Retriable if HBase's master becomes unavailable, or the error that it answers.
         """
-        call_id = next(self._calls)
-        header = pb.RequestHeader(call_id=call_id, method_name=method, request_param=True)
-        try:
-            self._socket.sendall(wire.frame(wire.delimited(header), wire.delimited(request)))
-            while (received := self._frames.next()) is None:
-                data = self._socket.recv(1 << 16)
-                if not data:
-                    raise ConnectionResetError("connection closed")
-                self._frames.feed(data)
-        except OSError as error:
-            raise Retriable(f"HBase's master became unavailable during {method}: {error}", _UNAVAILABLE) from error
-        response, at = wire.read_delimited(received, 0, pb.ResponseHeader)
-        if response.HasField("exception"):
-            raise _refusal(method, response.exception)
-        return wire.read_delimited(received, at, answer)[0]
-
-
-def _refusal(method: str, reason: pb.ExceptionResponse) -> TailorbirdError:
-    first_line = reason.stack_trace.split("\n", 1)[0]
-    if reason.exception_class_name.endswith(_PASSING):
-        return Retriable(f"HBase is starting: {first_line}", "try again in a few seconds")
-    return Fatal(f"HBase refused {method}: {first_line or reason.exception_class_name}")
+        return self._master.call(method, request, answer)
 
 
 def _table_name(name: str) -> pb.TableName:
