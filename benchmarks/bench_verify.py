@@ -39,7 +39,8 @@ from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports, StackSettings
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.log.run_topics import verify_log
-from tailorbird.verify.log.topic_comparison import LAST, LogStageOptions
+from tailorbird.verify.log.topic_comparison import LogStageOptions
+from tailorbird.verify.request import LAST
 
 ROWS, ROUNDS, CHANGED, FAULTS, RATE = 1_000_000, 3, 1000, 10, 500
 COLUMNS = "id, customer_id, status, amount, created_at, quantity, note, paid"

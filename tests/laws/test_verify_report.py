@@ -115,6 +115,13 @@ def test_tables_and_stages_are_chosen() -> None:
         (["--stage", "fish"], "no stage fish; choose one of log, table, index"),
         (["--sample", "64"], "--sample 64: not a fraction 1/N; write e.g. --sample 1/64"),
         (["--sample", "1/64", "--all"], "--sample and --all exclude one another"),
+        (["--changed-since", "last", "--all"], "--changed-since and --all exclude one another"),
+        (["--changed-since", "last"], "--changed-since does not apply to the table stage; add --stage log or"),
+        (["--stage", "index", "--changed-since", "1-2"], "the index stage compares only changes since its last"),
+        (
+            ["--stage", "index", "--changed-since", "last", "--sample", "1/2"],
+            "--changed-since and --sample exclude one another; choose one",
+        ),
         (["--dry-run"], "--dry-run shows what --repair would do; add --repair"),
         (["--repair"], "--repair writes, and there is no terminal to ask for confirmation; add --yes or --dry-run"),
     ],

@@ -250,10 +250,14 @@ def test_metrics_are_of_the_last_run() -> None:
 
 def test_checks_are_read() -> None:
     """All keys, and what is left out."""
-    topology = checks_of("{a: {every: 90s}, b: {every: 1d, stage: index, tables: [orders_wide], sample: 1/64}}")
+    topology = checks_of(
+        "{a: {every: 90s}, b: {every: 1d, stage: index, tables: [orders_wide], sample: 1/64},"
+        " c: {every: 1h, stage: index, changed_since: last}}"
+    )
     assert list(topology.checks.values()) == [
         Check(name="a", every=90.0),
         Check(name="b", every=86_400.0, stage="index", tables=("orders_wide",), sample=64),
+        Check(name="c", every=3600.0, stage="index", changed=True),
     ]
     assert topology.keeps_ledger
     assert not replace(topology, checks={"b": topology.checks["b"]}).keeps_ledger
@@ -267,6 +271,12 @@ def test_checks_are_read() -> None:
         ("{a: {every: 0s}}", "checks.a.every: 0s, expected 1s at least"),
         ("{a: {every: 1h, stage: far}}", "checks.a.stage: 'far', expected one of log, table, index"),
         ("{a: {every: 1h, sample: 64}}", "checks.a.sample: '64', expected a part such as 1/64"),
+        ("{a: {every: 1h, changed_since: last}}", "checks.a.changed_since: the table stage, which compares all rows"),
+        ("{a: {every: 1h, stage: index, changed_since: 1h}}", "checks.a.changed_since: '1h', expected one of last"),
+        (
+            "{a: {every: 1h, stage: index, sample: 1/2, changed_since: last}}",
+            "checks.a.sample: a sample of what changed, expected either `sample` or `changed_since`",
+        ),
         ("{a: {every: 1h, stage: log, sample: 1/64}}", "checks.a.sample: a sample of stage log, which compares all"),
         ("{a: {every: 1h, tables: []}}", "checks.a.tables: an empty list"),
         ("{a: {every: 1h, tables: [none]}}", "checks.a.tables[0]: no table none to compare, expected orders_wide"),

@@ -19,7 +19,12 @@ def read_check(name: str, s: Section) -> Check:
         stage=s.take("stage", lambda v: v.one_of(*_STAGES), None),
         tables=s.take("tables", _tables, ()),
         sample=s.take("sample", _sample, 1),
+        changed=s.take("changed_since", lambda v: v.one_of("last") == "last", False),
     )
+    if check.changed and check.stage not in ("log", "index"):
+        s.pairs["changed_since"].fail("the table stage, which compares all rows", "stage: index or stage: log")
+    if check.changed and "sample" in s.pairs:
+        s.pairs["sample"].fail("a sample of what changed", "either `sample` or `changed_since`")
     if "sample" in s.pairs and not check.covers("index"):
         s.pairs["sample"].fail(f"a sample of stage {check.stage}, which compares all rows", "stage: index")
     return check

@@ -295,7 +295,7 @@ class Check:
     """A scheduled comparison by `tailorbird verify`, `every` so many seconds: one stage of some tables.
 
     `stage` None means all stages; empty `tables` means all tables. A check of an index compares one of `sample` rows by
-    value, other ones at each run.
+    value, other ones at each run. With `changed` it compares only what changed since the last comparison.
     """
 
     name: str
@@ -303,6 +303,7 @@ class Check:
     stage: CheckStage | None = None
     tables: tuple[str, ...] = ()
     sample: int = 1
+    changed: bool = False
 
     def covers(self, stage: CheckStage) -> bool:
         """Return whether the check compares this stage."""

@@ -33,29 +33,41 @@ class TableScan:
         A row has the version of its newest cell, like the edit that replication shipped. So a scan never overwrites
         newer documents. Raises Retriable if HBase does not answer: resume after the last row of the last page."""
         start = bytes([bucket]) if after is None else after + b"\x00"
-        stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
+        return self.between(start, bytes([bucket + 1]) if bucket < 255 and not to_the_end else None)
+
+    def between(self, start: bytes, stop: bytes | None) -> Iterator[list[RowChange]]:
+        """Yield pages of the rows with keys from `start` to `stop` (excluded; None: no end), like `pages`."""
+        return self.within([(start, stop)])
+
+    def within(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[list[RowChange]]:
+        """Yield pages of the rows of several ranges, one range after the other, over one connection."""
         with self._connected() as table:
             page: list[RowChange] = []
-            for key, cells in table.scan(
-                row_start=start, row_stop=stop, columns=[self._family], include_timestamp=True, batch_size=PAGE
-            ):
-                if not is_barrier(key):
-                    page.append(_change(key, cells))
-                if len(page) == PAGE:
-                    yield page
-                    page = []
+            for start, stop in ranges:
+                for key, cells in table.scan(
+                    row_start=start, row_stop=stop, columns=[self._family], include_timestamp=True, batch_size=PAGE
+                ):
+                    if not is_barrier(key):
+                        page.append(_change(key, cells))
+                    if len(page) == PAGE:
+                        yield page
+                        page = []
             if page:
                 yield page
 
     def versions(self, bucket: int, *, to_the_end: bool = False) -> Iterator[list[tuple[bytes, int]]]:
-        """Yield the keys and versions of the rows that `pages` yields, without their values.
+        """Yield the keys and versions of the rows that `pages` yields, without their values."""
+        stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
+        return self.versions_between(bytes([bucket]), stop)
+
+    def versions_between(self, start: bytes, stop: bytes | None) -> Iterator[list[tuple[bytes, int]]]:
+        """Yield the keys and versions of the rows that `between` yields, without their values.
 
         The version is computed from one cell per row, because all cells of a whole row have the same timestamp."""
-        stop = bytes([bucket + 1]) if bucket < 255 and not to_the_end else None
         with self._connected() as table:
             page: list[tuple[bytes, int]] = []
             for key, cells in table.scan(
-                row_start=bytes([bucket]),
+                row_start=start,
                 row_stop=stop,
                 columns=[self._family],
                 filter="FirstKeyOnlyFilter() AND KeyOnlyFilter()",

@@ -182,6 +182,12 @@ class JoinedTable:
         newest: int = max([reported, *(_LONG.unpack(cells[b"f:stamp"])[0] for _, cells in timestamps)])
         return newest
 
+    def runs(self) -> list[str]:
+        """Return the ids of the query runs whose batch timestamps are kept. A rebuild has another id."""
+        prefix = self._timestamps()
+        rows = self.hbase.call(lambda c: [row for row, _ in c.table(self.layouts).scan(row_prefix=prefix)])
+        return sorted({row[len(prefix) :].split(b"/")[0].decode() for row in rows})
+
     def batch_timestamp(self, query: str, batch: int) -> int | None:
         """Return the timestamp that is bound to a batch of a query's run. None if there is none yet."""
         row = timestamp_row_of(self.name, query, batch)

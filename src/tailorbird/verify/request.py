@@ -15,6 +15,7 @@ from joins.select.parser import tables_of
 from tailorbird.verify.findings import Stage, Verdict
 from tailorbird.verify.log.load import limits_of
 
+LAST = "last"  # as `since`: the last comparison
 STAGES: tuple[Stage, ...] = ("log", "table", "index")  # all stages, in the order of the data flow
 
 
@@ -26,7 +27,8 @@ class Request:
     - `captured`: those tables and the named source tables, which only the log stage compares.
     - `sample`: compare the values of one in so many rows, in stages that support it. `turn`: which of them (None: it
       changes hourly).
-    - `since`, `resume`, `max_load`, `threads`: see `tailorbird.verify.log.topic_comparison.LogStageOptions`.
+    - `since`, `resume`, `max_load`, `threads`: see `tailorbird.verify.log.topic_comparison.LogStageOptions`. For an
+      index, `since` can only be `LAST`: the last comparison (tailorbird.verify.index.routine_stage).
     """
 
     topology: Topology
@@ -110,8 +112,7 @@ def parse_request(
     query or option."""
     if dry_run and not repair:
         raise UsageError("--dry-run shows what --repair would do", "add --repair")
-    if since and list(stages or ()) != ["log"]:
-        raise UsageError("--changed-since applies only to the log stage", "add --stage log, and no other")
+    _check_since(since, stages or STAGES, sample)
     if since and resume:
         raise UsageError("--resume continues a comparison of all rows", "omit --changed-since")
     for name in stages or ():
@@ -142,6 +143,17 @@ def parse_request(
         repair=repair,
         dry_run=dry_run,
     )
+
+
+def _check_since(since: str, stages: Sequence[str], sample: str) -> None:
+    if not since:
+        return
+    if "table" in stages:
+        raise UsageError("--changed-since does not apply to the table stage", "add --stage log or --stage index")
+    if "index" in stages and since != LAST:
+        raise UsageError(f"the index stage compares only changes since its {LAST} comparison", "--changed-since last")
+    if "index" in stages and sample:
+        raise UsageError("--changed-since and --sample exclude one another", "choose one")
 
 
 def _sample(text: str) -> int:

@@ -37,7 +37,7 @@ def checks(
     from tailorbird.verify.checks.run_checks import run_checks
     from tailorbird.verify.checks.runs import CheckRun
     from tailorbird.verify.findings import DIFFERENT, EQUAL, UNLOGGED
-    from tailorbird.verify.request import SilentTerminal, parse_request
+    from tailorbird.verify.request import LAST, SilentTerminal, parse_request
     from tailorbird.verify.run_stages import verify_stages
 
     topology = load_topology(file)
@@ -45,7 +45,8 @@ def checks(
 
     def compare(check: Check, turn: int) -> Iterable[CheckResult]:
         stages = [check.stage] if check.stage else None
-        request = parse_request(topology, stages, list(check.tables) or None, sample=f"1/{check.sample}")
+        sample, since = ("", LAST) if check.changed else (f"1/{check.sample}", "")
+        request = parse_request(topology, stages, list(check.tables) or None, sample=sample, since=since)
         return (_checked(one.verdict) for one in verify_stages(replace(request, turn=turn), SilentTerminal()))
 
     last: dict[str, CheckRun] = {}

@@ -27,7 +27,7 @@ _Sample = Annotated[
     str, typer.Option(metavar="1/64", help="index: compare all versions, and the values of a sample, changing hourly.")
 ]
 _Since = Annotated[
-    str, typer.Option(metavar="CUT", help="log: only rows changed since this cut: `last` (last equal) or a GTID set.")
+    str, typer.Option(metavar="CUT", help="log, index: only rows changed since `last`; log: or since a GTID set.")
 ]
 _Force = Annotated[bool, typer.Option("--force", help="table: also delete extra rows of grouped tables.")]
 
@@ -59,6 +59,8 @@ def verify(
     compared, for example because a server is unavailable.
 
     Example: tailorbird verify topologies/shop.yml --stage index --table orders_wide
+
+    Example: tailorbird verify topologies/shop.yml --stage index --changed-since last
     """
     # imported here: logging and the clients of all servers slow down every other command
     from cdc.process.kafka_grants import granted
@@ -67,8 +69,7 @@ def verify(
 
     results, terminal = list[StageResult](), _Terminal(yes=yes, force=force)
     try:
-        if sample and deep:
-            raise UsageError("--sample and --all exclude one another", "choose one")
+        _check_extent(deep, sample, changed_since)
         log_lines("logfmt")  # on standard error: standard output is for the results
         role: KafkaRole = "operator" if repair and not dry_run else "console"
         topology = granted(load_topology(file, role), role)
@@ -90,6 +91,12 @@ def verify(
         typer.echo(f"tailorbird: {reported}", err=True)
         raise typer.Exit(exit_code((one.last for one in results), error)) from error
     raise typer.Exit(exit_code(one.last for one in results))
+
+
+def _check_extent(deep: bool, sample: str, since: str) -> None:
+    if deep and (sample or since):
+        option = "--sample" if sample else "--changed-since"
+        raise UsageError(f"{option} and --all exclude one another", "choose one")
 
 
 class _Terminal:

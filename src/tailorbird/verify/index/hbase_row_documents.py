@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 
-from cdc.model.errors import Skippable
+import structlog
+
+from cdc.model.errors import Fatal, Retriable, Skippable
 from cdc.stored import fields
 from cdc.stored.cells import document_id, layout_id_of
-from cdc.stored.layout import Layout
+from cdc.stored.layout import Layout, dump_layout
 from cdc.topology.topology import Index, Table, Topology
 from indexer.index.collapse import RowChange
 from indexer.index.mapping import Document, Field, Mapper
+from indexer.table.hbase_changes import ChangedRows
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
 from joins.stores.hbase_table import joined_table
+from tailorbird.verify.index.index_leaves import IdRange, RowChanges
 from tailorbird.verify.index.index_stage import RowDocument
-from tailorbird.verify.proc_prefetch import rows_in_order
+from tailorbird.verify.proc_prefetch import prefetch, rows_in_order
 
 # The time of indexing and Solr's own version do not depend on the row.
 UNCOMPARED = frozenset({fields.INDEXED_AT, "_version_"})
 
 Fit = Callable[[Document], Document]
+
+log = structlog.get_logger()
 
 
 class RowDocuments:
@@ -44,6 +51,7 @@ class RowDocuments:
     ) -> None:
         self._table, self._search = table, index.search
         self._scanned = TableScan(topology, table)
+        self._changes = ChangedRows(topology, table)
         self._layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
         self._joined = joined_table(topology, table)
         self._know, self._fit, self._whole = know, fit, whole
@@ -74,6 +82,41 @@ class RowDocuments:
         for key, version in found:
             yield document_id(key), version
 
+    def within(self, ranges: Sequence[IdRange]) -> Iterator[tuple[str, RowDocument]]:
+        """Yield the rows of some ascending ranges, in the order of the ids."""
+        for page in prefetch(self._scanned.within([_row_keys(ids) for ids in ranges])):
+            for change in page:
+                yield document_id(change.row), self._seen(change)
+
+    def versions_between(self, ids: IdRange) -> Iterator[tuple[str, int]]:
+        """Yield id and version of the rows of a range."""
+        for page in self._scanned.versions_between(*_row_keys(ids)):
+            for key, version in page:
+                yield document_id(key), version
+
+    def changed(self, timestamp: int, compacted: Mapping[str, int]) -> RowChanges:
+        """Return the changes with this HBase timestamp or a later one. If HBase refuses such a scan, or a region
+        moves, all rows are unknown."""
+        try:
+            found = self._changes.since(timestamp, compacted)
+        except (Retriable, Fatal, Skippable) as error:
+            log.warning("changes_unknown", table=self._table.name, reason=str(error), effect="all rows are counted")
+            return RowChanges(ids=(), unknown=(IdRange("", None),), compacted={})
+        unknown = [IdRange(one.start.hex(), None if one.stop is None else one.stop.hex()) for one in found.unknown]
+        return RowChanges(ids={document_id(key) for key in found.keys}, unknown=unknown, compacted=found.compacted)
+
+    def compacted(self) -> Mapping[str, int]:
+        """Return by region the time of its oldest file that a major compaction wrote. Empty if HBase refuses."""
+        try:
+            return self._changes.compacted()
+        except (Retriable, Fatal, Skippable) as error:
+            log.warning("compactions_unknown", table=self._table.name, reason=str(error))
+            return {}
+
+    def expiry(self) -> int:
+        """Return after how many seconds cells expire, or 0 if they never do."""
+        return self._changes.expiry()
+
     def rows(self, ids: Sequence[str]) -> Mapping[str, RowDocument]:
         """Return the rows that exist, by document id."""
         return {key: self._seen(change) for key, change in self.changes(ids)}
@@ -88,6 +131,16 @@ class RowDocuments:
     def written(self) -> int:
         """Return the newest timestamp (ms) of a batch or barrier of the table."""
         return self._joined.last_timestamp()
+
+    def identity(self) -> dict[str, str]:
+        """Return what identifies the table's contents and mapping: after a change, digests of before are useless."""
+        layout = self._layouts.newest()
+        stored = sha256(dump_layout(layout)).hexdigest() if layout else ""
+        return {
+            "table": f"{self._joined.hbase.address} {self._joined.table}",
+            "layout": f"{stored} {' '.join(self._search)}",
+            "run of the join": " ".join(self._joined.runs()),
+        }
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:
         """Return the document that the indexer would post. Raises Skippable if it would refuse the row."""
@@ -131,6 +184,10 @@ def without(document: Document, hidden: frozenset[str]) -> Document:
     for name in hidden & document.keys():
         del document[name]
     return document
+
+
+def _row_keys(ids: IdRange) -> tuple[bytes, bytes | None]:
+    return bytes.fromhex(ids.start), None if ids.stop is None else bytes.fromhex(ids.stop)
 
 
 def _row_key(name: str) -> bytes | None:

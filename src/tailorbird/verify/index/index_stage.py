@@ -77,6 +77,12 @@ class FarDocuments(Protocol):
     def wait(self, timestamp: int) -> bool: ...
 
 
+class RowObserver(Protocol):
+    """Receives every row of a comparison, in order (tailorbird.verify.index.index_leaves.LeafBuilder)."""
+
+    def add(self, key: str, version: int | None, *, agrees: bool) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexComparison:
     """A verdict, and the ids of all differing documents. The verdict has only the first findings."""
@@ -104,15 +110,15 @@ class IndexStage:
         self._table, self._index, self._row_key, self._columns = table, index, tuple(row_key), tuple(columns)
         self._rows, self._shown, self._seconds, self._pause, self._reported = rows, shown, seconds, pause, reported
 
-    def compare(self, sample: Sample | None = None) -> IndexComparison:
+    def compare(self, sample: Sample | None = None, leaves: RowObserver | None = None) -> IndexComparison:
         """Compare every row with its document. With a sample, compare all versions but only the values of the
-        sample.
+        sample. `leaves` receives every row, if there is no sample.
 
         Raises Retriable while a server is unavailable."""
         began, rows = self._seconds(), 0
         suspects: list[str] = []
         dropped = 0
-        for key, agrees in self._first_sight(sample):
+        for key, agrees in self._first_sight(sample, leaves):
             rows += 1
             if not agrees:
                 if len(suspects) < MOST_SUSPECTS:
@@ -129,10 +135,9 @@ class IndexStage:
         verdict = replace(compared.verdict, unknown=(*compared.verdict.unknown, why))
         return replace(compared, verdict=verdict)
 
-    def _first_sight(self, sample: Sample | None) -> Iterator[tuple[str, bool]]:
+    def _first_sight(self, sample: Sample | None, leaves: RowObserver | None) -> Iterator[tuple[str, bool]]:
         if sample is None:
-            for key, near, far in merged(self._rows.scan(), self._shown.scan()):
-                yield key, near is not None and far is not None and near.document == far
+            yield from first_sight(self._rows.scan(), self._shown.scan(), leaves)
         else:
             # rows of the sample are treated like differing rows: both ends are read completely, at one cut
             for key, version, fence in merged(self._rows.versions(), self._shown.versions()):
@@ -226,6 +231,17 @@ class IndexStage:
         if any(name in known for name in self._row_key):
             return {name: known.get(name) for name in self._row_key}
         return {fields.UNIQUE_KEY: key}
+
+
+def first_sight(
+    rows: Iterable[tuple[str, RowDocument]], documents: Iterable[tuple[str, Document]], leaves: RowObserver | None
+) -> Iterator[tuple[str, bool]]:
+    """Yield each id of two sorted streams, and whether row and document are equal. `leaves` receives every row."""
+    for key, near, far in merged(rows, documents):
+        agrees = near is not None and far is not None and near.document == far
+        if leaves is not None:
+            leaves.add(key, near and near.version, agrees=agrees)
+        yield key, agrees
 
 
 def differing(near: Document, far: Document) -> Iterable[tuple[str, tuple[Canonical, Canonical]]]:

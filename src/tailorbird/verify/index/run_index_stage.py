@@ -6,14 +6,18 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
+from cdc.process.file_topology import home
 from cdc.stored import fields
 from cdc.topology.topology import Index, Table
 from indexer.solr.solr_collection import SolrCollection
 from tailorbird.verify.findings import Verdict
+from tailorbird.verify.index.file_leaves import LeavesFile
 from tailorbird.verify.index.hbase_row_documents import RowDocuments
 from tailorbird.verify.index.index_stage import IndexStage, Sample
+from tailorbird.verify.index.routine_stage import RoutineStage
 from tailorbird.verify.index.run_index_repair import repaired
 from tailorbird.verify.index.solr_documents import VisibleDocuments
+from tailorbird.verify.index.zk_identity import IndexIdentity
 from tailorbird.verify.request import Request, StageResult, Terminal
 from tailorbird.verify.settling import settling_policy
 
@@ -48,7 +52,7 @@ def _verified(request: Request, table: Table, index: Index, terminal: Terminal) 
         rows.check(topology.file)
         layout = rows.newest_layout()
         shown = opened.enter_context(closing(VisibleDocuments(topology, index, collection, settling=settling_policy())))
-        with terminal.progress(f"index {index.name}", shown.count()) as reported:
+        with terminal.progress(f"index {index.name}", None if request.since else shown.count()) as reported:
             stage = IndexStage(
                 table=table.name,
                 index=index.name,
@@ -60,8 +64,19 @@ def _verified(request: Request, table: Table, index: Index, terminal: Terminal) 
                 pause=lambda _: time.sleep(_BETWEEN_LOOKS),
                 reported=reported,
             )
-            turn = (int(time.time() / _TURN_SECONDS) if request.turn is None else request.turn) % request.sample
-            compared = stage.compare(Sample(request.sample, turn) if request.sample > 1 else None)
+            if request.sample > 1:
+                turn = (int(time.time() / _TURN_SECONDS) if request.turn is None else request.turn) % request.sample
+                compared = stage.compare(Sample(request.sample, turn))
+            else:
+                routine = RoutineStage(
+                    stage=stage,
+                    rows=rows,
+                    shown=shown,
+                    kept=LeavesFile(home(), topology.name, index.name),
+                    identity=IndexIdentity(topology, index, rows).read,
+                    seconds=time.monotonic,
+                )
+                compared = routine.compare(changed=bool(request.since))
         if not (request.repair and compared.differing):
             return StageResult(verdict=compared.verdict)
         return repaired(request, table, index, stage, compared, terminal)

@@ -6,18 +6,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from cdc.model.errors import Retriable
 from cdc.stored import fields
 from cdc.topology.topology import Index, Topology
 from indexer.index.mapping import Document
 from indexer.solr.solr_collection import SolrCollection
 from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
+from tailorbird.verify.index.index_leaves import IdRange, RangeSum
 from tailorbird.verify.proc_prefetch import prefetch
 from tailorbird.verify.settling import SettlingPolicy
 
 _PAGE = 2000
 _KEYS_ONLY = 20_000
 _KEYS = 500
+_SUMS, _RANGES = 500, 25  # ranges per request
 _POLL = 0.1
 _ROWS = f"{fields.KIND}:{fields.ROW}"
 # Derived fields for queries. They are not stored, but Solr returns those with docValues.
@@ -57,6 +61,47 @@ class VisibleDocuments:
             for document in page:
                 yield str(document[fields.UNIQUE_KEY]), int(document[fields.FENCE])
 
+    def within(self, ranges: Sequence[IdRange]) -> Iterator[tuple[str, Document]]:
+        """Yield the documents of some ascending ranges, in the order of the ids."""
+        for page in prefetch(self._pages_within(ranges)):
+            yield from map(_compared, page)
+
+    def _pages_within(self, ranges: Sequence[IdRange]) -> Iterator[list[dict[str, Any]]]:
+        for start in range(0, len(ranges), _RANGES):
+            some = " OR ".join(map(_within, ranges[start : start + _RANGES]))
+            yield from self._pages(_PAGE, fq=[_ROWS, f"{{!cache=false}}{some}"])
+
+    def sums(self, ranges: Sequence[IdRange]) -> Sequence[RangeSum]:
+        """Return the number of documents and the sum of their versions for each range, which Solr computes."""
+        found: list[RangeSum] = []
+        for start in range(0, len(ranges), _SUMS):
+            some = ranges[start : start + _SUMS]
+            # not cached: the ranges would replace the filters that users' queries need
+            facets = {
+                str(number): {
+                    "type": "query",
+                    "q": f"{{!cache=false}}{_within(ids)}",
+                    "facet": {"v": f"sum({fields.FENCE})"},
+                }
+                for number, ids in enumerate(some)
+            }
+            answer = self._select({"q": "*:*", "fq": _ROWS, "rows": 0, "json.facet": orjson.dumps(facets).decode()})
+            for number in range(len(some)):
+                one = answer["facets"].get(str(number), {})
+                found.append(RangeSum(int(one.get("count", 0)), int(one.get("v", 0))))
+        return found
+
+    def newest(self) -> int:
+        """Return the greatest `_version_`, which Solr assigns to each write; 0 without a document."""
+        answer = self._select({"q": "*:*", "fl": "_version_", "sort": "_version_ desc", "rows": 1})
+        return max([int(one["_version_"]) for one in answer["response"]["docs"]], default=0)
+
+    def rewritten(self, since: int) -> Iterator[str]:
+        """Yield the ids of the documents with a greater `_version_`."""
+        later = f"{{!cache=false}}_version_:{{{since} TO *}}"
+        for page in self._pages(_KEYS_ONLY, fl=fields.UNIQUE_KEY, fq=[_ROWS, later]):
+            yield from (str(one[fields.UNIQUE_KEY]) for one in page)
+
     def documents(self, ids: Sequence[str]) -> Mapping[str, Document]:
         """Return the documents with these ids that queries see."""
         found: dict[str, Document] = {}
@@ -81,14 +126,14 @@ class VisibleDocuments:
             time.sleep(_POLL)
         return True
 
-    def _pages(self, rows: int, **more: str) -> Iterator[list[dict[str, Any]]]:
+    def _pages(self, rows: int, **more: str | Sequence[str]) -> Iterator[list[dict[str, Any]]]:
         mark, order = "*", f"{fields.UNIQUE_KEY} asc"
         while True:
             asked = {"q": "*:*", "fq": _ROWS, "sort": order, "rows": rows, "cursorMark": mark, **more}
             answer = self._select(asked)
             if documents := answer["response"]["docs"]:
                 yield documents
-            if answer["nextCursorMark"] == mark:
+            if len(documents) < rows or answer["nextCursorMark"] == mark:
                 return
             mark = answer["nextCursorMark"]
 
@@ -100,6 +145,10 @@ class VisibleDocuments:
             reported = str(answer.get("error", {}).get("msg", ""))[:200]
             raise Retriable(f"Solr at {self._url}/{self._name}: HTTP {status} for a query: {reported}", UNAVAILABLE)
         return answer
+
+
+def _within(ids: IdRange) -> str:
+    return f"{fields.UNIQUE_KEY}:[{ids.start or '*'} TO {ids.stop or '*'}{']' if ids.stop is None else '}'}"
 
 
 def _compared(document: dict[str, Any]) -> tuple[str, Document]:

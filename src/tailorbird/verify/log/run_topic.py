@@ -17,8 +17,9 @@ from tailorbird.verify.log.file_progress import Progress, ProgressFile
 from tailorbird.verify.log.kafka_changed_keys import KafkaChangedKeys
 from tailorbird.verify.log.kafka_records import KafkaRecords
 from tailorbird.verify.log.log_stage import LogStage, NearSource
-from tailorbird.verify.log.topic_comparison import LAST, LogStageOptions, TopicComparison, incomparable
+from tailorbird.verify.log.topic_comparison import LogStageOptions, TopicComparison, incomparable
 from tailorbird.verify.positions import parse_cut, place_reported
+from tailorbird.verify.request import LAST
 
 _PAUSE = 0.3  # seconds between two rounds
 

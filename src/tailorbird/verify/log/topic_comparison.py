@@ -9,8 +9,6 @@ from cdc.model.schema import TableId
 from ingest.ledger.run_ledger import Ledger
 from tailorbird.verify.findings import Until, Verdict
 
-LAST = "last"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStageOptions:
