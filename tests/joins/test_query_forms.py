@@ -22,6 +22,28 @@ COUNTED = (
 )
 FORMS = (
     Kind(
+        name="values of single rows, in a many-to-many join",
+        query="SELECT o.id, p.id AS pid, (SELECT c.name || '!' FROM crm.customers c WHERE c.id = o.customer_id) AS n, "
+        "(SELECT n.name FROM crm.customers c JOIN crm.nations n ON n.id = c.nation_id WHERE p.order_id = c.id) AS m "
+        "FROM shop.orders o JOIN shop.payments p ON p.kind = o.status WHERE p.kind <> "
+        "(SELECT coalesce(c.country, 'n1') FROM crm.customers c WHERE c.id = o.customer_id) ORDER BY 1",
+        key="id, pid",
+    ),
+    Kind(
+        name="LEFT ANTI and LEFT SEMI JOIN",
+        query=f"SELECT o.id FROM {ORDERS} LEFT ANTI JOIN shop.lines l ON l.order_id = o.id AND l.qty > 1 "
+        "LEFT SEMI JOIN crm.customers c ON c.id = o.customer_id WHERE o.status <> 'n3' ORDER BY o.id DESC",
+        key="id",
+        answered="SELECT o.id FROM shop.orders o WHERE NOT EXISTS (SELECT 1 FROM shop.lines l WHERE l.order_id = o.id "
+        "AND l.qty > 1) AND o.customer_id IN (SELECT id FROM crm.customers) AND o.status <> 'n3'",
+    ),
+    Kind(
+        name="columns that a key of one side of pairs determines",
+        query="SELECT o.id, o.status, p.kind, count(*) AS n FROM shop.payments p LEFT JOIN shop.orders o "
+        "ON o.status = p.kind GROUP BY o.id, o.status, p.kind",
+        key="id, kind",
+    ),
+    Kind(
         name="FULL JOIN of groups by USING, and its sides in a condition",
         query=f"SELECT k, s, a.n, x.id, a.k IS NULL AS alone FROM {COUNTED}",
         key="k, s",

@@ -59,7 +59,7 @@ def test_values_of_the_same_rows_share_a_lookup() -> None:
 
 
 REFUSED = {
-    "a.x > (SELECT b.y FROM shop.b b WHERE b.id = a.k)": "a subquery of single rows as a value",
+    "a.x > (SELECT b.y FROM shop.b b WHERE b.k = a.k)": "a subquery of single rows as a value",
     "a.x > (SELECT max(b.y), 1 FROM shop.b b)": "a subquery of several columns as a value",
     "a.x > (SELECT max(b.y) FROM shop.b b GROUP BY b.k)": "a subquery with GROUP BY as a value",
     "a.x > (SELECT max(b.y) FROM shop.b b ORDER BY 1 LIMIT 1)": "a subquery with LIMIT as a value",

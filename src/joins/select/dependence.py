@@ -2,7 +2,8 @@
 
 `GROUP BY o.id, o.status, c.name` with a customer per order has one group per `o.id`: the primary key of orders
 determines the other columns of the order, and of the customer that it looks up. So `o.id` alone is a key of the groups,
-and the other columns can be computed like aggregates, of equal values."""
+and the other columns can be computed like aggregates, of equal values. In a many-to-many join, the key of each side
+determines the columns of that side."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from joins.select.bound import BoundTree
+from joins.select.bound import BoundPair, BoundTree
 from joins.select.rows import QueryRows, keys_of
 from joins.select.tree import Branch, exact_types
 
@@ -52,11 +53,26 @@ def _step(inner: BoundTree, known: set[_Column]) -> set[_Column]:
         keys = [{(alias, name) for name in key} for key in keys_of(shape) if key and _is_there(inner, alias, key)]
         if any(key <= known for key in keys) or _is_looked_up(branch, known):
             found |= {(alias, name) for name in shape.places()}
+        if isinstance(read := inner.flat.readings.get(alias), BoundPair):
+            found |= {(alias, name) for name in _in_pair(read, {name for of, name in known if of == alias})}
         if branch.parent is not None and not inner.tree.optional(alias):
             for own, theirs in branch.pairs:
                 pair = {(alias, own), (branch.parent.alias, theirs)}
                 found |= pair if pair & known else set()
     return found
+
+
+def _in_pair(pair: BoundPair, known: set[str]) -> Iterable[str]:
+    """Yield the columns of a many-to-many join that the `known` ones determine: those of each side by themselves.
+
+    A side that may lack a row needs a known column that is NULL only then."""
+    for side, optional in ((pair.left, pair.right_stays), (pair.right, pair.left_stays)):
+        items = {item.name: item.expression for item in side.flat.items}
+        own = known & items.keys()
+        if optional and not any(not column.nullable for column in side.rows.columns if column.name in own):
+            continue
+        closure = _closure(side, [items[name] for name in own])
+        yield from (name for name, node in items.items() if _columns(node) <= closure and own)
 
 
 def _is_there(inner: BoundTree, alias: str, key: tuple[str, ...]) -> bool:

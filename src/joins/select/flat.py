@@ -33,13 +33,15 @@ class Condition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatJoin:
     """A joined table. `alias` is a key of `Flat.relations`; `on` are its ON conditions. `inner` is false for LEFT
-    and FULL. `cross`: if no equality connects the table, all of its rows meet all others."""
+    and FULL. `cross`: if no equality connects the table, all of its rows meet all others. `single`: it must find at
+    most one row."""
 
     alias: str
     inner: bool
     on: tuple[Condition, ...]
     full: bool = False
     cross: bool = False
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,9 @@ class _Flattener:
         else:
             on = (*self._using(relation, join), *(self._condition(condition, join.place) for condition in join.on))
             self.flat.joins.append(
-                FlatJoin(alias=first, inner=join.inner, on=on, full=join.full, cross=meets_all(join))
+                FlatJoin(
+                    alias=first, inner=join.inner, on=on, full=join.full, cross=meets_all(join), single=join.single
+                )
             )
         self.flat.joins += inside.joins
         self.flat.where += inside.where

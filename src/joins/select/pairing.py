@@ -128,6 +128,9 @@ def _cut(topology: Topology, flat: Flat) -> QueryCut:
     for i, join in enumerate(flat.joins):
         front = _part(flat, flat.first, flat.joins[: i + 1])
         if not build_trees(topology, front):
+            if join.single:
+                expected = "an aggregate such as max(x), or equalities with the whole key of its table"
+                refuse(topology, flat.relations[join.alias].place, "a subquery of single rows as a value", expected)
             return QueryCut(flat.joins[:i], join, flat.joins[i + 1 :])
     why_no_tree(topology, flat)
 

@@ -357,8 +357,8 @@ class _Parser:
         self.relations[semijoin.alias] = relation
         for part in semijoin.on:
             self._check(part)
-        if_null = semijoin.if_null if isinstance(semijoin, ScalarJoin) else ()
-        return Join(relation=relation, inner=not absent, on=semijoin.on, place=place, if_null=if_null)
+        if_null, single = (semijoin.if_null, semijoin.single) if isinstance(semijoin, ScalarJoin) else ((), False)
+        return Join(relation=relation, inner=not absent, on=semijoin.on, place=place, if_null=if_null, single=single)
 
     def _check_joined(self, first: Relation, joins: tuple[Join, ...], where: tuple[exp.Expr, ...]) -> None:
         """Check that each joined table has an equality with another table. Keys are checked later, with the schemas."""

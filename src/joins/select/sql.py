@@ -50,7 +50,8 @@ class Join:
     """`[LEFT | FULL] JOIN relation ON condition AND …`. `on` is empty after a comma or CROSS JOIN (`cross`).
 
     `using` are the columns of USING. With `natural` they are those that both sides have. `if_null` are columns of
-    earlier tables. If one of them is never NULL, nothing reads the relation."""
+    earlier tables. If one of them is never NULL, nothing reads the relation. With `single`, it is an error if ON may
+    find several rows."""
 
     relation: Relation
     inner: bool
@@ -61,6 +62,7 @@ class Join:
     using: tuple[str, ...] = ()
     natural: bool = False
     if_null: tuple[exp.Column, ...] = ()
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from joins.select.rewrite.named_windows import with_named_windows
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
 from joins.select.rewrite.right_joins import with_right_joins
+from joins.select.rewrite.semi_joins import with_semi_joins
 from joins.select.rewrite.sets import with_sets
 from joins.select.rewrite.sliding_windows import with_sliding_windows
 from joins.select.rewrite.synonyms import with_exact
@@ -82,8 +83,8 @@ def statements_of(text: str) -> list[exp.Expr | None]:
 
 # In this order: each reads what the ones before it have written.
 _REWRITES = (
-    with_group_concats, with_named_windows, with_cases, with_exact, with_pivots, with_sliding_windows, with_right_joins,
-    with_grouping_sets, with_full_joins, with_sets, with_partitions, with_distinct_on, with_limits,
+    with_group_concats, with_named_windows, with_semi_joins, with_cases, with_exact, with_pivots, with_sliding_windows,
+    with_right_joins, with_grouping_sets, with_full_joins, with_sets, with_partitions, with_distinct_on, with_limits,
 )  # fmt: skip
 
 

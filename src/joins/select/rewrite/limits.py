@@ -6,7 +6,7 @@
       SELECT q.id, q.amount FROM (SELECT o.id, o.amount, ROW_NUMBER() OVER (ORDER BY o.amount DESC) AS place FROM o) q
       WHERE q.place BETWEEN 6 AND 15
 
-A LIMIT without ORDER BY, and an ORDER BY without LIMIT, stay and are refused."""
+An ORDER BY without LIMIT selects no rows, and is left out. A LIMIT without ORDER BY stays and is refused."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ _ROWS, _PLACE = "_q", "place"  # names of the numbered rows, and of their number
 def with_limits(statement: exp.Expr) -> exp.Expr:
     """Return a statement in which every SELECT that has ORDER BY and LIMIT is rewritten."""
     top = exp.Paren(this=statement)
+    for query in top.find_all(exp.Select, exp.SetOperation):
+        distinct = query.args.get("distinct")
+        on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+        if query.args.get("order") is not None and not (query.args.get("limit") or query.args.get("offset") or on):
+            query.set("order", None)
     for select in reversed(list(top.find_all(exp.Select))):  # the inner ones first: OFFSET copies its SELECT
         order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
         if order is None or not isinstance(limit, exp.Limit) or select.args.get("qualify"):

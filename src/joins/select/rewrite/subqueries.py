@@ -5,7 +5,10 @@
       with the value 0.2 * _scalar0.v0
 
 Without an equality with the outer query the groups are one row, of the key 1. A count without rows is 0. In a grouped
-query every row of a group has the same value, so `max` of it is the value of the group."""
+query every row of a group has the same value, so `max` of it is the value of the group.
+
+A subquery without aggregates, `(SELECT p.name FROM p WHERE p.id = a.p_id)`, is a LEFT JOIN of its rows. The binder
+refuses it unless the equalities find at most one row."""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from sqlglot import exp
 from joins.query.aggregates import aggregates_in
 from joins.query.typed import refuse
 from joins.select.names import text_of
+from joins.select.rewrite.cases import tables_of
 from joins.select.rewrite.existence import rewritten
 from joins.select.rewrite.semijoin import correlated, must_be_select, unnested
 
@@ -30,13 +34,14 @@ _AGGREGATE = "an aggregate such as max(x), or a LEFT JOIN by its key"
 class ScalarJoin:
     """A join that replaces a subquery: `LEFT JOIN (query) alias ON …`. `at` is the subquery, for errors.
 
-    It is read only where all columns of `if_null` are NULL."""
+    It is read only where all columns of `if_null` are NULL. With `single` it must find at most one row by its key."""
 
     query: exp.Select
     alias: str
     on: tuple[exp.Expr, ...]
     at: exp.Expr
     if_null: tuple[exp.Column, ...] = ()
+    single: bool = False
 
 
 def without_subqueries(select: exp.Select, outer: frozenset[str]) -> tuple[exp.Select, list[ScalarJoin]]:
@@ -102,15 +107,18 @@ class _Subqueries:
         query = inner.copy()
         assert isinstance(query, exp.Select)
         query.set("where", exp.Where(this=exp.and_(*own)) if own else None)
-        query.set("group", exp.Group(expressions=[key.copy() for key, _ in pairs]) if pairs else None)
+        single = not any(aggregates_in(item))
+        if single and not pairs:
+            refuse(subquery, "a subquery of single rows as a value", _AGGREGATE)
+        query.set("group", exp.Group(expressions=[key.copy() for key, _ in pairs]) if pairs and not single else None)
         query.set("expressions", [exp.alias_(key.copy(), f"k{i}", quoted=True) for i, key in enumerate(keys)])
         outside = [theirs.copy() for _, theirs in pairs] or [exp.Literal.number(1)]
-        meaning = "; ".join(one.sql() for one in (query, *outside))
+        meaning = "; ".join(one.sql() for one in (query, *outside)) + "; one row" * single
         if meaning not in self._known:  # subqueries of the same rows share a join
             alias = f"{SCALAR}{len(self.joins)}"
             on = tuple(exp.EQ(this=_column(alias, f"k{i}"), expression=one) for i, one in enumerate(outside))
             self._known[meaning] = ScalarJoin(
-                query=query, alias=alias, on=on, at=subquery, if_null=subquery.meta.get(IF_NULL, ())
+                query=query, alias=alias, on=on, at=subquery, if_null=subquery.meta.get(IF_NULL, ()), single=single
             )
             self.joins.append(self._known[meaning])
         value = _value(item, self._known[meaning])
@@ -142,7 +150,11 @@ def _item_of(subquery: exp.Subquery, inner: exp.Expr) -> exp.Expr:
             refuse(subquery, f"a subquery with {name} as a value", _AGGREGATE)
     item: exp.Expr = inner.expressions[0].unalias()
     if not any(aggregates_in(item)):
-        refuse(subquery, "a subquery of single rows as a value", _AGGREGATE)
+        assert isinstance(inner, exp.Select)  # checked above
+        outside = [one for one in item.find_all(exp.Column) if one.table and one.table not in tables_of(inner)]
+        if outside or inner.args.get("distinct"):
+            refuse(subquery, "a subquery of single rows as a value", _AGGREGATE)
+        return item
     loose = [column for column in item.find_all(exp.Column) if column.find_ancestor(exp.AggFunc, exp.Filter) is None]
     if loose:
         refuse(subquery, f"{loose[0].sql('spark')}, which is not aggregated in a subquery", _AGGREGATE)
@@ -151,19 +163,26 @@ def _item_of(subquery: exp.Subquery, inner: exp.Expr) -> exp.Expr:
 
 def _value(item: exp.Expr, join: ScalarJoin) -> exp.Expr:
     """Return the expression over the columns of a join, to whose query its aggregates are added."""
+    if join.single:
+        return _added(item, join)
     copy = exp.Paren(this=item.copy())
     for call in list(aggregates_in(copy)):
-        known = {node.this.sql(): node.alias for node in join.query.expressions if node.alias.startswith("v")}
-        if (name := known.get(call.sql())) is None:
-            name = f"v{len(known)}"
-            join.query.append("expressions", exp.alias_(call.copy(), name, quoted=True))
-        value: exp.Expr = _column(join.alias, name)
+        value: exp.Expr = _added(call, join)
         function = call.this if isinstance(call, exp.Filter) else call
         if isinstance(function, _COUNTS):
             value = exp.Coalesce(this=value, expressions=[exp.Literal.number(0)])
         call.replace(value)
     found: exp.Expr = copy.this
     return found
+
+
+def _added(node: exp.Expr, join: ScalarJoin) -> exp.Column:
+    """Add an expression to the query of a join, and return its column."""
+    known = {one.this.sql(): one.alias for one in join.query.expressions if one.alias.startswith("v")}
+    if (name := known.get(node.sql())) is None:
+        name = f"v{len(known)}"
+        join.query.append("expressions", exp.alias_(node.copy(), name, quoted=True))
+    return _column(join.alias, name)
 
 
 def _column(alias: str, name: str) -> exp.Column:
