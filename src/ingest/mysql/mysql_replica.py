@@ -16,6 +16,8 @@ from cdc.model.errors import UsageError
 from cdc.topology.topology import Source
 from ingest.mysql.mysql_connection import Connection, connected, query, translated
 
+COMMITS = 30  # seconds within which the primary commits what its replica has executed
+
 
 class PrimaryCheck:
     """Compares a replica's transactions with those of the primary, over a connection to the latter."""
@@ -26,17 +28,24 @@ class PrimaryCheck:
     def check(self, executed: str) -> None:
         """Raise UsageError if the primary lacks transactions of `executed`, the GTID set of its replica.
 
-        `executed` must have been read before: the primary's set then contains all that was replicated.
+        A replica may execute a transaction while its primary still commits it, for example while that waits for the
+        acknowledgement of another replica (semi-synchronous replication). So the primary is given half a minute.
         """
         with translated(self._source, "compare the replica with its primary"):
-            sql = "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)"
-            rest = str(query(self._primary, sql, executed)[0][0]).replace("\n", "")
+            rest = self._rest(executed)
+            if rest:
+                query(self._primary, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", rest, COMMITS)
+                rest = self._rest(rest)
         if rest:
             shown = rest if len(rest) < 200 else f"{rest[:200]}…"
             raise UsageError(
                 f"source {self._source.name}: {named(self._source)} has transactions that its primary lacks ({shown})",
                 "choose a replica of this server under `snapshot:`, which no other client writes to",
             )
+
+    def _rest(self, executed: str) -> str:
+        sql = "SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)"
+        return str(query(self._primary, sql, executed)[0][0]).replace("\n", "")
 
 
 def on_replica(source: Source) -> Source:

@@ -32,8 +32,8 @@ def source(kind: str = "mysql", more: str = ", server_id: 7") -> Source:
 class Primary:
     """A primary that has executed some transactions; it answers the comparison as MySQL does."""
 
-    def __init__(self, executed: str) -> None:
-        self.executed = GtidSet.parse(executed)
+    def __init__(self, executed: str, later: str = "") -> None:
+        self.executed, self.later = GtidSet.parse(executed), later
 
     def cursor(self) -> Primary:
         return self
@@ -44,6 +44,10 @@ class Primary:
     def __exit__(self, *_: object) -> None: ...
 
     def execute(self, sql: str, arguments: Any = None) -> None:
+        if sql.startswith("SELECT WAIT_FOR_EXECUTED_GTID_SET"):
+            self.executed = GtidSet.parse(self.later) if self.later else self.executed
+            self.rows = [("0",)]
+            return
         assert sql.startswith("SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)")
         rest = [one for one in arguments[0].split(",") if one and not self.executed.covers(GtidSet.parse(one))]
         self.rows = [(",\n".join(rest),)]
@@ -96,6 +100,14 @@ def test_a_chunk_beyond_the_primary_is_refused() -> None:
     check.check("")
     with pytest.raises(UsageError, match=f"replica db2:3307 has transactions that its primary lacks \\({B}:1\\)"):
         check.check(f"{A}:1-9,{B}:1")
+
+
+def test_a_transaction_that_the_primary_still_commits_is_waited_for() -> None:
+    """A replica may execute it before its primary does, which waits for another replica's acknowledgement."""
+    check = PrimaryCheck(cast(Connection, Primary(f"{A}:1-10", later=f"{A}:1-11")), source())
+    check.check(f"{A}:1-11")
+    with pytest.raises(UsageError, match="has transactions that its primary lacks"):
+        check.check(f"{A}:1-12")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from cdc.model.errors import UsageError
-from ingest.mysql import mysql_snapshot
+from cdc.model.errors import TopologyError, UsageError
+from ingest.mysql import mysql_replica, mysql_snapshot
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.support.live_capture import LiveCapture
 from tests.support.replication import replicate
@@ -124,8 +124,9 @@ def test_the_log_does_not_wait_for_a_replica(two: tuple[Server, Server], monkeyp
     capture.stop()
 
 
-def test_another_data_set_is_refused(two: tuple[Server, Server]) -> None:
+def test_another_data_set_is_refused(two: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch) -> None:
     """With transactions of its own, a replica is not what the log describes; without the purged ones it is not yet."""
+    monkeypatch.setattr(mysql_replica, "COMMITS", 1)
     primary, replica = two
     wait_for(lambda: run(replica, "SELECT COUNT(*) FROM d.t") == [(10_000,)], "nothing is replicated")
     run(replica, "STOP SLAVE SQL_THREAD", "CHANGE REPLICATION FILTER REPLICATE_WILD_IGNORE_TABLE = ('d.%')")
@@ -142,3 +143,18 @@ def test_another_data_set_is_refused(two: tuple[Server, Server]) -> None:
     run(replica, *(f"SET GLOBAL gtid_mode = {mode}" for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")))
     with pytest.raises(UsageError, match=r"needs GTIDs of MySQL, which the replica 127\.0\.0\.1:\d+ \(8\.0"):
         captured(primary, replica).session()
+
+
+def test_a_replica_of_mariadb_is_refused(two: tuple[Server, Server], tmp_path: Path) -> None:
+    """Its GTIDs do not identify the server whose changes it has, so it could be the replica of another primary."""
+    primary, first = two
+    other = start("maria10", tmp_path / "m", "--server-id=79", "--log-slave-updates")
+    try:
+        with pytest.raises(
+            UsageError, match=r"needs GTIDs of MySQL, which the replica 127\.0\.0\.1:\d+ \(10\..*MariaDB"
+        ):
+            captured(primary, other).session()
+        with pytest.raises(TopologyError, match="only MySQL with GTIDs supports it"):
+            captured(other, first).session()
+    finally:
+        other.stop()
