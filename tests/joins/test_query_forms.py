@@ -22,6 +22,13 @@ COUNTED = (
 )
 FORMS = (
     Kind(
+        name="columns of the outer query without its name",
+        query="SELECT id, (SELECT count(*) FROM shop.lines WHERE order_id = customer_id) AS n FROM shop.orders "
+        "WHERE EXISTS (SELECT * FROM shop.lines WHERE order_id = customer_id AND qty > 0) AND customer_id NOT IN "
+        "(SELECT nation_id FROM crm.customers WHERE country = 'n1' AND nation_id IS NOT NULL)",
+        key="id",
+    ),
+    Kind(
         name="values of single rows, in a many-to-many join",
         query="SELECT o.id, p.id AS pid, (SELECT c.name || '!' FROM crm.customers c WHERE c.id = o.customer_id) AS n, "
         "(SELECT n.name FROM crm.customers c JOIN crm.nations n ON n.id = c.nation_id WHERE p.order_id = c.id) AS m "

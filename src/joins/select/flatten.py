@@ -149,7 +149,8 @@ class _Flattener:
     def _query(self, relation: Relation) -> Query:
         if relation.query is not None:
             return relation.query
-        return parse_query(self.reads.topology, self.reads.topology.tables[relation.view or ""])
+        topology = self.reads.topology
+        return parse_query(topology, topology.tables[relation.view or ""], self.reads.schemas)
 
     def _read(self, relation: Relation, query: Query) -> str:
         """Add a subquery that stays separate. Return its alias."""

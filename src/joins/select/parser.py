@@ -11,7 +11,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from cdc.model.schema import TableId
+from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Table, Topology
 from joins.query.aggregates import aggregates_in
 from joins.query.functions.registry import check_shape
@@ -19,6 +19,7 @@ from joins.query.typed import Unsupported
 from joins.query.windows import windows_in
 from joins.select.connected import unconnected
 from joins.select.rewrite.distinct_on import left_distinct_on
+from joins.select.rewrite.outer_columns import columns_in, with_outer_columns
 from joins.select.rewrite.ranked import limited, ranked_by, ranking_in
 from joins.select.rewrite.semijoin import Semijoin, semijoin_of
 from joins.select.rewrite.subqueries import ScalarJoin, without_subqueries
@@ -42,9 +43,10 @@ from joins.select.sql import (
 from joins.select.tokens import CLAUSES, KEPT, KINDS, LEFT_LIMITS, NOT_YET, check_tokens, statements_of
 
 
-def parse_query(topology: Topology, table: Table) -> Query:
-    """Parse the query of a table. Raises TopologyError with file, line, column and the nearest supported form."""
-    return _Parser(topology, table, {}).query(_statement(topology, table))
+def parse_query(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema] | None = None) -> Query:
+    """Parse a table's query; without `schemas` check its form. Raises TopologyError with place and nearest form."""
+    statement = with_outer_columns(_statement(topology, table), columns_in(topology, schemas))
+    return _Parser(topology, table, {}).query(statement)
 
 
 def check_query(topology: Topology, table: Table) -> list[str] | None:
@@ -164,8 +166,7 @@ class _Parser:
         source = select.args.get("from_")
         if source is None:
             self.refuse(select, "no FROM", FORM)
-        first = self._relation(source.this)
-        first, joins = self._joins(first, select.args.get("joins") or [])
+        first, joins = self._joins(self._relation(source.this), select.args.get("joins") or [])
         try:
             select, scalars = without_subqueries(select, frozenset(self.relations))
         except Unsupported as error:

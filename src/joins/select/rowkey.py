@@ -117,10 +117,10 @@ def bound_query(topology: Topology, table: Table, schemas: Mapping[TableId, Tabl
     """Return a table's bound query with its binder. If the row key omits columns of GROUP BY, the others must determine
     them."""
     binder = Binder(topology, schemas)
-    bound = binder.query(parse_query(topology, table))
+    bound = binder.query(parse_query(topology, table, schemas))
     if all(key.fault() is not None for key in row_keys(table, bound)):
         reducing = Binder(topology, schemas, table.row_key)
-        reduced = reducing.query(parse_query(topology, table))
+        reduced = reducing.query(parse_query(topology, table, schemas))
         if any(key.fault() is None for key in row_keys(table, reduced)):
             return reducing, reduced
     return binder, bound
