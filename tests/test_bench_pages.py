@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import bench_capture_postgres, verify_page
+from benchmarks import bench_capture_postgres, verify_index_page, verify_page
 from benchmarks import dashboard_page as dashboard
 from benchmarks import gateway_page as gateway
 from benchmarks.capture import report as capture
@@ -253,6 +253,16 @@ def test_verify() -> None:
     assert not any(verify_page.misses(key, value) for key, value in found.items())
     assert verify_page.misses("ratio", 1.6)
     assert verify_page.misses("ledger_changes_per_s", 19_999.0)
+
+
+def test_verify_index() -> None:
+    found = {**dict.fromkeys(verify_index_page.ROWS, 1.0), "rows": 200_000, "changes": 100, "time_ratio": 20.0}
+    page = verify_index_page.document(found, "AMD EPYC, 2 cores, 24 GiB, Debian GNU/Linux 12 (bookworm)", load=5.0)
+    assert prose(page) == committed("verify-index")
+    assert "otherwise idle" in flat(verify_index_page.document(found, "m", load=0.5))
+    assert not any(verify_index_page.misses(key, value) for key, value in found.items())
+    assert verify_index_page.misses("time_ratio", 9.0)
+    assert verify_index_page.misses("read_per_change", 71.0)
 
 
 def test_gateway() -> None:

@@ -30,7 +30,9 @@ from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
+from indexer.peer import wire_pb2 as pb
 from indexer.solr.solr_http import reading_session
+from indexer.table.hbase_rpc import HBaseRpc
 from joins.runtime.records import Record, RowGone, RowPut
 from joins.runtime.sink import barriers, next_timestamp, writes_of
 from joins.stores.hbase_table import HBaseConnection, JoinedTable, write_rows
@@ -232,6 +234,18 @@ class World:
     def write_barriers(self, sink: JoinedTable) -> None:
         """Write a barrier per bucket at the last batch's timestamp."""
         sink.write_barriers(barriers(self.buckets, self.batch, self.timestamp, {}), self.timestamp)
+
+    def flush(self) -> None:
+        """Let HBase write the table from memory to files, as it does by itself once an hour."""
+        with self.hbase() as connection:
+            regions = connection.table(hbase_table(self.name, "wide")).regions()
+        for region in regions:
+            request = pb.FlushRegionRequest()
+            request.region.type, request.region.value = pb.RegionSpecifier.REGION_NAME, region["name"]
+            with HBaseRpc(
+                region["server_name"].decode(), region["port"], "AdminService", name="region server"
+            ) as server:
+                server.call("FlushRegion", request, pb.FlushRegionResponse)
 
     def start(self, *arguments: str, log: Path | None = None) -> subprocess.Popen[bytes]:
         """Start an indexer process."""

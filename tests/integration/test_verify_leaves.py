@@ -14,6 +14,7 @@ import pytest
 from cdc.model.errors import Retriable
 from cdc.process.file_topology import home
 from cdc.stored.cells import RowCodec
+from cdc.stored.layout import timestamp_row
 from indexer.peer import wire_pb2 as pb
 from indexer.table.hbase_changes import ChangedRows
 from indexer.table.hbase_rpc import HBaseRpc
@@ -173,8 +174,8 @@ def test_expiring_cells_are_compared_completely(world: World) -> None:
 
 
 @pytest.mark.matrix
-def test_a_reindex_is_compared_completely(world: World) -> None:
-    """Leaves of a collection are never used for another one."""
+def test_a_rebuild_is_compared_completely(world: World) -> None:
+    """Leaves of a collection are never used for another one, nor those of a run of the join for another run."""
     codec = filled(world)
     verified(world)
     assert world.tailorbird("index", "reindex").wait(120) == 0
@@ -183,3 +184,8 @@ def test_a_reindex_is_compared_completely(world: World) -> None:
     world.write(codec, [row(3, 9)])
     equal(world)
     assert verified(world).read <= 65
+    layouts = world.connection.table(f"{world.topology.name}:layouts")
+    layouts.put(timestamp_row("wide", "another", 1), {b"f:stamp": world.batch_timestamp.to_bytes(8, "big")})
+    again = world.reported("verify", "--stage", "index", "--changed-since", "last", "--json")
+    assert again["outcome"] == "equal"
+    assert "compared all rows: since the last comparison there is another run of the join" in again["cut"]
