@@ -112,7 +112,7 @@ _FORMS: Mapping[str, list[str]] = {
 }  # fmt: skip
 _OPERATORS = [
     *(f"{{0}} {sign} {{1}}" for sign in ("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>")),
-    "-{0}", "{0} / 3", "{0} % 3", "{0} * 1.5", "{0} + 1", "1 - {0}", "{0} IS NULL", "{0} IN ({1}, {2})", "{0} || {1}",
+    "-{0}", "-g", "-e", "{0} / 3", "{0} % 3", "{0} * 1.5", "{0} + 1", "1 - {0}", "{0} IS NULL", "{0} IN ({1}, {2})", "{0} || {1}",
     "{0} BETWEEN {1} AND {2}", "{0} LIKE 'a%'", "{0} LIKE '_'", "{0} LIKE '%b_'", "CASE WHEN {0} = {1} THEN {0} ELSE {1} END",
     "{0} DIV {1}", "{0} DIV 3", "{0} ILIKE 'A%'", "{0} + INTERVAL 1 DAY", "{0} - INTERVAL '3' MONTH", "{0} + INTERVAL 90 MINUTE",
     "{0} - INTERVAL 2 YEARS", "{0} + INTERVAL '1' WEEK", "INTERVAL 5 SECOND + {0}", "{0} - INTERVAL 1 MICROSECOND",

@@ -198,3 +198,11 @@ def test_the_cost_of_window_functions_is_reported() -> None:
     assert "partitioned by shop.shop.orders.state" in text
     assert json_of_plan(plan)["below"][0]["group"]["windows"] == windows
     assert f"<title>{windows}</title>" in svg_of_plan(plan)
+
+
+def test_the_cost_of_functions_that_read_whole_groups_is_reported() -> None:
+    """A change of a group with a text of all its values reads all of them; a sum and a maximum do not."""
+    query = "SELECT o.n, string_agg(o.s, ',') AS t, percentile(o.m, 0.5) AS p, max(o.m) AS x FROM shop.o o GROUP BY o.n"
+    tables = {"shop.o": {"key": ["id"], "id": "int", "n": "int?", "m": "int?", "s": "varchar(9)"}}
+    text = text_of_plan(Case(tables=tables, query=query, row_key=["n"], history=[]).plan())
+    assert "reads all different values of its group, for LISTAGG(o.s, ','), PERCENTILE(o.m, 0.5)" in text

@@ -22,6 +22,12 @@ COUNTED = (
 )
 FORMS = (
     Kind(
+        name="values of subqueries in FILTER, and DISTINCT of one value",
+        query="SELECT o.status, count(*) FILTER (WHERE o.amount >= (SELECT DISTINCT avg(amount) FROM shop.orders)) n "
+        f"FROM {ORDERS} GROUP BY o.status",
+        key="status",
+    ),
+    Kind(
         name="columns of the outer query without its name",
         query="SELECT id, (SELECT count(*) FROM shop.lines WHERE order_id = customer_id) AS n FROM shop.orders "
         "WHERE EXISTS (SELECT * FROM shop.lines WHERE order_id = customer_id AND qty > 0) AND customer_id NOT IN "

@@ -67,6 +67,15 @@ class AggregateFunction:
     accepts: ArgumentRule | None = None
     native: tuple[DuckDBForm, ...] = ()
 
+    @property
+    def whole(self) -> bool:
+        """Return whether each result reads all values of the bag, and not only its ends or what is stored beside."""
+        return self.reads == "bag" and self.finish not in (*_ENDS, *_TALLIES)
+
+
+_ENDS = ("first", "last")  # values at the ends of a bag, which it stores apart
+_TALLIES = ("distinct", "sum of distinct", "average of distinct")
+
 
 def sum_type(type_: LogicalType) -> LogicalType:
     """Return the type of a sum, as in Spark: bigint of integers, double of floats, a decimal with ten more digits (at

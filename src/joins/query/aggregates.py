@@ -72,6 +72,9 @@ def check_call(call: exp.Expr, *, over: bool = False) -> None:
         refuse(call, function.sql("spark"), "max_by(x, y)")
     parameters_of(function)
     for argument in arguments_of(call):
+        if (query := argument.find(exp.Query)) is not None:
+            expected = "the value as a column of a query in FROM, whose rows are aggregated"
+            refuse(query, f"a subquery within {function.sql('spark')}", expected)
         if any(aggregates_in(argument)) and not over:
             refuse(call, f"an aggregate within {function.sql('spark')}", "the inner one in a table or query of its own")
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from cdc.model.types import Canonical
+from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Grouping
 from joins.query.nodes import EVERY, Derived, Interval, LookupJoin, Node, Pair, Root
 from joins.query.plan import Fragment, KeyedJoin, Plan, Step
@@ -126,6 +127,8 @@ def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
     kept += [f"the values of argument {', '.join(str(n + 1) for n in bag.arguments)} in order" for bag in group.bags]
     functions = ", ".join(result.text for result in group.results) or "nothing but its being there"
     yield f"aggregate {group.number}: {functions}; keeps {', '.join(kept)}, by group"
+    if whole := [result.text for result in group.results if BY_NAME[result.function].whole]:
+        yield f"  a change reads all different values of its group, for {', '.join(dict.fromkeys(whole))}"
 
 
 def _in_one(group: Grouping) -> str:

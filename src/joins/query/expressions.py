@@ -49,6 +49,7 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.SafeDivide: "try_divide",
 }  # fmt: skip
 _EXACT = {*INTEGERS, "uint64", "decimal"}
+_NEGATED = 34  # most digits of a decimal whose negative Spark does not round; beyond them it may end the query
 _TRIES = (exp.SafeAdd, exp.SafeSubtract, exp.SafeMultiply, exp.SafeDivide)  # for these, NULL is no failure
 
 
@@ -266,6 +267,11 @@ def _negative(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         return Typed(sql=f"(-{inner.sql})", type=inner.type)
     match inner.type.kind:
+        case "decimal" if inner.type.precision > _NEGATED:
+            text = f"CAST({inner.sql} AS STRING)"
+            turned = f"CASE WHEN startswith({text}, '-') THEN substring({text}, 2) ELSE concat('-', {text}) END"
+            sql = f"try_cast({turned} AS {spark_type(inner.type)})"
+            return Typed(sql=sql, type=inner.type, failed=inner.failed)
         case "decimal" | "uint64" | "float32" if inner.type != NULL:  # these have a negative of the same type
             type_ = LogicalType(kind="decimal", precision=20) if inner.type.kind == "uint64" else inner.type
             return Typed(sql=f"(-{inner.sql})", type=type_, failed=inner.failed)

@@ -163,8 +163,7 @@ class _Parser:
         if (fault := left_distinct_on(select)) is not None:
             self.refuse(*fault)
         self._refuse_clauses(select, KEPT)
-        source = select.args.get("from_")
-        if source is None:
+        if (source := select.args.get("from_")) is None:
             self.refuse(select, "no FROM", FORM)
         first, joins = self._joins(self._relation(source.this), select.args.get("joins") or [])
         try:
@@ -259,7 +258,8 @@ class _Parser:
         if isinstance(node, exp.Subquery) and not node.args.get("pivots"):
             query = _Parser(self.topology, self.table, self.named).read(node.this)
         elif not isinstance(node, exp.Table):
-            self.refuse(node, f"a {node.key} where a table is expected", "source.table, or (SELECT …) name")
+            what = "this PIVOT" if node.args.get("pivots") else f"a {node.key} where a table is expected"
+            self.refuse(node, what, "source.table, or (SELECT …) name; PIVOT (sum(x) FOR y IN ('a')) of its columns")
         else:
             if extra := [k for k, value in node.args.items() if value and k not in ("this", "db", "catalog", "alias")]:
                 self.refuse(node, f"{extra[0].upper()} on a table", "source.table alias")

@@ -86,7 +86,7 @@ class _Subqueries:
             return node
         copy = exp.Paren(this=node.copy())
         for subquery in list(_scalars(copy)):
-            value = self._joined(subquery, grouped=grouped and subquery.find_ancestor(exp.AggFunc) is None)
+            value = self._joined(subquery, grouped=grouped and subquery.find_ancestor(exp.AggFunc, exp.Filter) is None)
             subquery.replace(exp.Paren(this=value))
         found: exp.Expr = copy.this
         return found
@@ -106,6 +106,7 @@ class _Subqueries:
         keys = [mine for mine, _ in pairs] or [exp.Literal.number(1)]
         query = inner.copy()
         assert isinstance(query, exp.Select)
+        query.set("distinct", None)  # there is one row
         query.set("where", exp.Where(this=exp.and_(*own)) if own else None)
         single = not any(aggregates_in(item))
         if single and not pairs:
