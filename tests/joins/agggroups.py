@@ -126,7 +126,7 @@ class GroupGenerator(Generator, ABC):
         text, found = pick(made)
         if "statistics" in self.constructs:
             text, found = self._statistic(aliases, (exact, exact_type), (text, found))
-        if self._maybe("filter", 0.2):
+        if self._maybe("filter", 0.2) and not text.startswith("array_join"):  # that is no aggregate itself
             text += f" FILTER (WHERE {self._condition(aliases)})"
         return text, found
 
