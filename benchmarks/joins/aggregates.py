@@ -26,10 +26,17 @@ FROM (
   WHERE b.moment BETWEEN a.opened AND a.expires
   GROUP BY a.id, a.category
 ) q GROUP BY q.category"""
+# a change of an amount moves a row within its partition; the order of equal amounts is that of their ids
+_WINDOW = """SELECT o.id, o.customers_id,
+  sum(o.amount) OVER (PARTITION BY o.customers_id ORDER BY o.amount, o.id ROWS UNBOUNDED PRECEDING) AS total,
+  count(o.amount) OVER (PARTITION BY o.customers_id ORDER BY o.amount, o.id ROWS UNBOUNDED PRECEDING) AS nr
+FROM bench.orders o"""
+_SUBQUERY = """SELECT o.id, o.amount FROM bench.orders o
+WHERE o.amount > (SELECT avg(CAST(i.amount AS DOUBLE)) FROM bench.orders i WHERE i.customers_id = o.customers_id)"""
 
 
 def aggregate_shapes(scale: float) -> dict[str, Shape]:
-    """Return six shapes with two million changes each at `scale` 1.0; the one that fans out has a third of them."""
+    """Return eight shapes with two million changes each at `scale` 1.0; those that fan out have fewer."""
     changes = int(2_000_000 * scale)
 
     def size(rows: int) -> int:
@@ -70,6 +77,8 @@ def aggregate_shapes(scale: float) -> dict[str, Shape]:
             query=_Q4,
             changes=changes,
         ),
+        Shape(name="window", tables=(orders, _ids("customers", size(10_000))), query=_WINDOW, changes=changes // 8),
+        Shape(name="subquery", tables=(orders, _ids("customers", size(40_000))), query=_SUBQUERY, changes=changes // 4),
     ]
     return {shape.name: shape for shape in shapes}
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import orjson
@@ -20,9 +21,11 @@ from ingest.agent.grpc_agent import FleetAgent
 from ingest.agent.policy import Policy
 from ingest.agent.policy_reader import read_policy
 from ingest.agent.run_agent import captured
+from ingest.fleet.fleet_pb2 import RequestType
 from ingest.fleet.frames import FrameReader
 from ingest.records.conditions import condition
-from tests.hostile.hostile_gateway import HostileGateway, attending, wait_until
+from tests.hostile.hostile_gateway import HostileGateway, Lies, attending, wait_until
+from tests.hostile.lies import configuration
 from tests.hostile.policed import forms
 from tests.ingest.binlog.binlog_servers import Server
 from tests.support.gateways import certificates
@@ -80,6 +83,17 @@ BASE: dict[str, Any] = {
 }  # fmt: skip
 
 
+def digests_of(value: str) -> list[bytes]:
+    """Return the digests by which a short value could be found out."""
+    digests = [hashlib.new(kind, value.encode()) for kind in ("md5", "sha1", "sha256")]
+    return [form for one in digests for form in (one.hexdigest().encode(), one.digest())]
+
+
+def secret_forms() -> list[bytes]:
+    """Return the forms in which a marked value could leave."""
+    return [form for text in (MARK, str(NUMBER)[:9]) for form in forms(text)]
+
+
 @dataclass
 class GuardedDatabase:
     """The database, the gateway, and an agent between them."""
@@ -87,6 +101,10 @@ class GuardedDatabase:
     server: Server
     gateway: HostileGateway
     policy: Policy
+    base: dict[str, Any] = field(default_factory=lambda: BASE)  # the honest configuration
+    key: RequestType | None = None  # the type of request that is sent, if it is not that of the message
+    selected: bytes = b'"op":"r"'  # what a row that a snapshot has read contains
+    histories: int = 3  # entries of the schema history, at least
     secrets: list[bytes] = field(default_factory=list)
     answered: Counter[str] = field(default_factory=Counter)  # attacks that a session answered, by kind
     leaks: list[str] = field(default_factory=list)
@@ -115,12 +133,10 @@ class GuardedDatabase:
                 cursor.execute("INSERT INTO kept.orders VALUES (%s, 1.5)", (row,))
                 cursor.execute("INSERT INTO kept.foreign_table VALUES (%s, %s)", (row, pin))
                 cursor.execute("INSERT INTO other.secrets VALUES (%s, %s, %s, %s)", (row, mail, mail, pin))
-                for value in (pin, str(NUMBER + row)):
-                    digests = [hashlib.new(kind, value.encode()) for kind in ("md5", "sha1", "sha256")]
-                    self.secrets += [form for one in digests for form in (one.hexdigest().encode(), one.digest())]
+                self.secrets += [form for value in (pin, str(NUMBER + row)) for form in digests_of(value)]
             for sql in STATEMENTS:
                 cursor.execute(sql)
-        self.secrets += [form for text in (MARK, str(NUMBER)[:9]) for form in forms(text)]
+        self.secrets += secret_forms()
 
     def change(self, connection: Any) -> None:
         """Change rows of every table, hidden and plain columns, in one transaction each."""
@@ -153,7 +169,7 @@ class GuardedDatabase:
             heard = bytes(self.gateway.heard)
             self.gateway.heard.clear()
         self._search(heard, what)
-        read = lies.frames.count(b'"op":"r"')
+        read = lies.frames.count(self.selected)
         self.rows += read
         if no_rows and read:
             self.leaks.append(f"{read} rows found by a hidden column: {_conditions(what)}")
@@ -183,13 +199,25 @@ class GuardedDatabase:
 
     def capture_honestly(self) -> None:
         """Capture once without lies, and keep what a true gateway would answer to `recover` afterwards."""
-        lies = self.gateway.assign(HONEST, BASE)
-        whole = wait_until(lambda: b'"snapshot":"done"' in lies.last, 60)
+        lies = self.gateway.assign(HONEST, self.base, key=self.key)
+        whole = wait_until(lambda: self.is_whole(lies), 60)
         assert whole, [str(report) for report in lies.reports]
         answer = {"checkpoint": lies.last.decode(), **stored_of(bytes(lies.frames)), "behind": []}
         self.end(HONEST, "an honest capture")
-        assert len(answer["history"]) >= 3, "the history of all tables"
+        assert len(answer["history"]) >= self.histories, "the history of all tables"
         self._honest = orjson.dumps(answer)
+
+    def is_whole(self, lies: Lies) -> bool:
+        """Return whether an honest capture has sent what later sessions resume from."""
+        return b'"snapshot":"done"' in lies.last
+
+    def configuration(self, random: Random) -> Any:
+        """Return a false configuration."""
+        return configuration(random)
+
+    def renamed(self, value: Any) -> Any:
+        """Return what a generator made with the names of this source's tables and columns."""
+        return value
 
     def honest(self, name: str) -> dict[str, Any]:
         """Return the true answer to `recover` for a source of this name."""

@@ -19,10 +19,10 @@ from random import Random
 import pytest
 import structlog
 
-from tests.hostile.guarded_database import ACCEPTED, BASE, GuardedDatabase, guarded
+from tests.hostile.guarded_database import ACCEPTED, GuardedDatabase, guarded
 from tests.hostile.histories import doctored
 from tests.hostile.hostile_gateway import Lies, wait_until
-from tests.hostile.lies import comparing_condition, configuration, odd_signal, signal
+from tests.hostile.lies import comparing_condition, odd_signal, signal
 from tests.ingest.binlog.binlog_servers import Server, start
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -46,8 +46,8 @@ def quiet() -> None:
 
 def try_configuration(database: GuardedDatabase, random: Random) -> int:
     """Assign a false configuration. It is refused, or captures only what the policy allows."""
-    name, spec = database.name(), configuration(random)
-    lies = database.gateway.assign(name, spec)
+    name, spec = database.name(), database.configuration(random)
+    lies = database.gateway.assign(name, spec, key=database.key)
     wait_until(lambda: lies.ended or lies.commits >= 2, LONGEST)
     database.answered["configurations"] += bool(lies.reports)  # most are refused
     database.end(name, spec)
@@ -57,9 +57,10 @@ def try_configuration(database: GuardedDatabase, random: Random) -> int:
 def try_signals(database: GuardedDatabase, random: Random) -> int:
     """Send signals to a session: those that read hidden columns, or others."""
     kind, name = random.randrange(3), database.name()
-    signals = [odd_signal(random) if kind == 2 else signal(random, reads_hidden=kind == 0) for _ in range(BATCH)]
+    made = [odd_signal(random) if kind == 2 else signal(random, reads_hidden=kind == 0) for _ in range(BATCH)]
+    signals = database.renamed(made)
     lies = Lies(recovered=database.honest(name), signals=[[one] for one in signals])
-    database.gateway.assign(name, BASE, lies)
+    database.gateway.assign(name, database.base, lies, key=database.key)
     wait_until(lambda: lies.failed or not lies.signals, 4 * LONGEST)  # after a wrong condition, the next session
     commits = lies.commits
     wait_until(lambda: lies.ended or lies.commits >= commits + 2, LONGEST)  # a snapshot that the last one starts
@@ -73,7 +74,7 @@ def try_history(database: GuardedDatabase, random: Random) -> int:
     name = database.name()
     found = doctored(random, database.honest(name))
     lies = Lies(recovered=found, history=found.get("history") or [], found=[(b'{"id":1}', b'{"after":{"id":1}}')])
-    database.gateway.assign(name, BASE, lies)
+    database.gateway.assign(name, database.base, lies, key=database.key)
     wait_until(lambda: lies.ended or lies.commits >= 2, LONGEST)
     database.answered["histories"] += lies.commits > 0
     database.end(name, found)

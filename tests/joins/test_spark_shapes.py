@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from joins.kernel.program import program_of
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_oracle import Oracle
 from joins.runtime.records import ROW_GONE, ROW_PUT, SINK, load, values_of
+from tests.joins import nexmark, tpch
 from tests.joins.joincase import Case, table_id
 from tests.joins.shapes import GROUPED, SHAPES, Shape, changes_of
 
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.timeout(3600)
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 PARTITIONS = 2
 PER_BATCH = 100_000
+Change = tuple[str, dict[str, Any] | None, dict[str, Any] | None]  # table, before and after
 SEED = 4  # with this seed there are nations in ASIA
 
 
@@ -44,10 +47,12 @@ def case_of(shape: Shape) -> Case:
     return Case(tables=shape.tables, query=shape.query, row_key=shape.row_key, history=[])
 
 
-def write_log(shape: Shape, count: int, seed: int, folder: Path) -> dict[Any, Rows]:
-    """Write the log, a file per batch; return the final tables."""
+def write_log(
+    declared: dict[str, dict[str, Any]], changes: Iterable[Change], folder: Path, per_batch: int = PER_BATCH
+) -> dict[Any, Rows]:
+    """Write the log of tables, a file per batch; return the final tables."""
     folder.mkdir(parents=True)
-    tables: dict[Any, Rows] = {table_id(name): {} for name in shape.tables}
+    tables: dict[Any, Rows] = {table_id(name): {} for name in declared}
     offsets: dict[tuple[str, int], int] = {}
     columns: list[list[Any]] = [[], [], [], [], []]
 
@@ -60,7 +65,7 @@ def write_log(shape: Shape, count: int, seed: int, folder: Path) -> dict[Any, Ro
             column.clear()
 
     number = 0
-    for number, (name, before, after) in enumerate(changes_of(shape, count, seed), 1):
+    for number, (name, before, after) in enumerate(changes, 1):
         table, row = table_id(name), after if after is not None else before
         assert row is not None
         source = SourceInfo(
@@ -68,7 +73,7 @@ def write_log(shape: Shape, count: int, seed: int, folder: Path) -> dict[Any, Ro
         )
         op: Any = "c" if before is None else "d" if after is None else "u"
         event = ChangeEvent(op=op, before=before, after=after, source=source, ts_ms=number)
-        at = tuple(row[column] for column in shape.tables[name]["key"])
+        at = tuple(row[column] for column in declared[name]["key"])
         partition = hash(at) % PARTITIONS
         topic = change_topic("law", table)
         offset = offsets.get((topic, partition), 0)
@@ -80,9 +85,9 @@ def write_log(shape: Shape, count: int, seed: int, folder: Path) -> dict[Any, Ro
             del tables[table][at]
         else:
             tables[table][at] = after
-        if number % PER_BATCH == 0:
-            flush(number // PER_BATCH)
-    flush(number // PER_BATCH + 1)
+        if number % per_batch == 0:
+            flush(number // per_batch)
+    flush(number // per_batch + 1)
     return tables
 
 
@@ -127,10 +132,16 @@ def through_spark(
 
 def check(spark: SparkSession, shape: Shape, count: int, folder: Path, *, few: bool = False) -> None:
     case = case_of(shape)
-    plan = case.plan()
-    tables = write_log(shape, count, SEED, folder / "log")
-    expected = answer_of(case, tables)
+    tables = write_log(shape.tables, changes_of(shape, count, SEED), folder / "log")
+    expected = compare(spark, case, tables, folder)
     assert few or len(expected) > count / 10_000, "the conditions select almost nothing"
+
+
+def compare(
+    spark: SparkSession, case: Case, tables: dict[Any, Rows], folder: Path
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Compare the result of Spark with the answer of DuckDB, and return it."""
+    expected, plan = answer_of(case, tables), case.plan()
 
     def flow(read: Callable[[tuple[str, ...]], DataFrame]) -> DataFrame:
         return kernel_flow(read, program_of(plan, {}), plan)
@@ -139,6 +150,34 @@ def check(spark: SparkSession, shape: Shape, count: int, folder: Path, *, few: b
     wrong = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
     assert expected
     assert wrong == [], [(key, expected.get(key), found.get(key)) for key in wrong[:3]]
+    return expected
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("query", tpch.QUERIES, ids=lambda query: query.name)
+def test_tpch_at_a_hundred_thousand_changes(spark: SparkSession, query: tpch.Query, tmp_path: Path) -> None:
+    """All 22 queries of TPC-H as they are written, in five batches of inserts, updates and deletes."""
+    check_query(spark, query, tpch.TABLES, tpch.changes, tmp_path)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("query", nexmark.QUERIES, ids=lambda query: query.name)
+def test_nexmark_at_a_hundred_thousand_changes(spark: SparkSession, query: tpch.Query, tmp_path: Path) -> None:
+    """The queries of NEXMark, in five batches of inserts, updates and deletes."""
+    check_query(spark, query, nexmark.TABLES, nexmark.changes, tmp_path)
+
+
+def check_query(
+    spark: SparkSession, query: tpch.Query, declared: dict[str, dict[str, Any]], made: Callable[..., Iterable[Change]],
+    folder: Path,
+) -> None:  # fmt: skip
+    """Compare a query after a hundred thousand changes; something of its answer must be neither NULL nor a constant."""
+    tables = query.of(declared)
+    case = Case(tables=tables, query=query.text, row_key=query.key.split(", "), history=[])
+    log = write_log(tables, made(tables, 100_000, random.Random(query.name)), folder / "log", 20_000)
+    expected = compare(spark, case, log, folder)
+    values = [value for row in expected.values() for value in row.values()]
+    assert any(value not in (None, "all") for value in values), "the conditions select nothing"
 
 
 @pytest.mark.matrix

@@ -17,6 +17,7 @@ from joins.runtime.records import Values
 from joins.select.compiler import compile_plan
 from joins.select.parser import check_query, parse_query, tables_of
 from joins.select.sql import Select
+from joins.select.tokens import without_effect
 from tests.joins.evaluator import Evaluator
 
 HEAD = """name: shape
@@ -88,6 +89,15 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
     plan = compiled(f"SELECT o.*, c.name {FROM} {JOIN}")
     assert [output.name for output in plan.outputs] == ["id", "customer_id", "code", "rate", "name"]
     assert [output.index for output in plan.outputs] == [0, 1, 2, 3, 5]
+
+
+@pytest.mark.parametrize("query", [f"SELECT o.id {FROM}", f"SELECT o.id {FROM} UNION SELECT o.id {FROM}"])
+def test_an_order_without_limit_has_no_effect(query: str) -> None:
+    """It is accepted, because queries often end so, and reported."""
+    assert check(f"{query} ORDER BY id DESC") == ["id"]
+    for text, found in ((query, []), (f"{query} ORDER BY id", ["ORDER BY without LIMIT"])):
+        made = topology(text)
+        assert [one[:22] for one, _ in without_effect(made, made.tables["wide"])] == found
 
 
 @pytest.mark.parametrize(

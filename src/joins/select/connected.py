@@ -1,17 +1,18 @@
-"""Find joined tables that no equality connects with another table (part of stage 1)."""
+"""Find joined tables that no equality connects with another table, and equalities within OR (part of stage 1)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
 from joins.select.rewrite.subqueries import is_scalar
-from joins.select.sql import Join
+from joins.select.sql import Join, conjuncts
 
 
 def unconnected(joins: Sequence[Join], where: Sequence[exp.Expr]) -> Join | None:
-    """Return the first join without an equality of a column of its table and one of another table. None if none."""
+    """Return the first join without an equality of its table, or an expression over it, with another table. None if
+    every join has one."""
     pool = [*(part for join in joins if join.inner for part in join.on), *where]
     for join in joins:
         alias = join.relation.alias
@@ -32,8 +33,40 @@ def meets_all(join: Join) -> bool:
 def _connects(alias: str, conditions: Sequence[exp.Expr]) -> bool:
     for condition in conditions:
         part = condition.unnest()
-        sides = [part.this.unnest(), part.expression.unnest()] if isinstance(part, exp.EQ) else []
-        tables = [side.table for side in sides if isinstance(side, exp.Column)]
-        if len(tables) == 2 and (alias in tables or "" in tables) and tables != [alias, alias]:
+        if not isinstance(part, exp.EQ):
+            continue
+        sides = [{column.table for column in side.find_all(exp.Column)} for side in (part.this, part.expression)]
+        if all(sides) and {alias, ""} & (sides[0] | sides[1]) and sides != [{alias}, {alias}]:
             return True
     return False
+
+
+def factored(conditions: Iterable[exp.Expr]) -> tuple[exp.Expr, ...]:
+    """Return conditions in which what all alternatives of an OR share is a condition of its own.
+
+    `(a AND b) OR (a AND c)` is `a AND (b OR c)`, in three-valued logic too; `a` may be the equality that joins two
+    tables."""
+    return tuple(one for condition in conditions for one in _factored(condition))
+
+
+def _factored(condition: exp.Expr) -> list[exp.Expr]:
+    alternatives = [conjuncts(one) for one in _alternatives(condition)]
+    first, *others = alternatives
+    if not others:
+        return [condition]
+    shared = [one for one in first if all(one in other for other in others)]
+    if not shared:
+        return [condition]
+    rest = [[one for one in some if one not in shared] for some in alternatives]
+    if not all(rest):  # one alternative is what all share
+        return shared
+    return [*shared, exp.or_(*(exp.and_(*some) for some in rest))]
+
+
+def _alternatives(condition: exp.Expr) -> Iterator[exp.Expr]:
+    node = condition.unnest()
+    if isinstance(node, exp.Or):
+        yield from _alternatives(node.this)
+        yield from _alternatives(node.expression)
+    else:
+        yield node

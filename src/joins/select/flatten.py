@@ -149,8 +149,8 @@ class _Flattener:
     def _query(self, relation: Relation) -> Query:
         if relation.query is not None:
             return relation.query
-        topology = self.reads.topology
-        return parse_query(topology, topology.tables[relation.view or ""], self.reads.schemas)
+        view = self.reads.topology.tables[relation.view or ""]
+        return parse_query(self.reads.topology, view, self.reads.schemas)
 
     def _read(self, relation: Relation, query: Query) -> str:
         """Add a subquery that stays separate. Return its alias."""

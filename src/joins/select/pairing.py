@@ -16,6 +16,7 @@ from joins.query.finish import text_of_expression
 from joins.query.nodes import EVERY
 from joins.select.bound import BoundInterval, BoundPair, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
+from joins.select.over.computed_keys import with_computed_keys
 from joins.select.rows import QueryColumn, QueryRows
 from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
@@ -34,7 +35,8 @@ class QueryCut:
 
 
 def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
-    """Return the query with its first many-to-many join replaced by a relation of pairs.
+    """Return the query with its first many-to-many join replaced by a relation of pairs, or with computed columns in
+    place of the expressions by which its tables meet.
 
     Raises TopologyError if that is impossible. `bind` binds the two sides."""
     flat = _in_order(flat)
@@ -45,7 +47,8 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
         flat, cut = _moved(flat, cut, left)
         met = meetings(topology, flat, cut.join.alias, left)
     if not met and not cut.join.cross:
-        why_no_tree(topology, flat)
+        computed = with_computed_keys(flat, cut.join, left, bind, place)
+        return computed or why_no_tree(topology, flat)
     rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
     to_right = _right_conditions(topology, cut.join, rest)
     to_left: list[Condition] = []

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import NoReturn
 
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
 
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Table, Topology
@@ -17,7 +16,7 @@ from joins.query.aggregates import aggregates_in
 from joins.query.functions.registry import check_shape
 from joins.query.typed import Unsupported
 from joins.query.windows import windows_in
-from joins.select.connected import unconnected
+from joins.select.connected import factored, unconnected
 from joins.select.rewrite.distinct_on import left_distinct_on
 from joins.select.rewrite.outer_columns import columns_in, with_outer_columns
 from joins.select.rewrite.ranked import limited, ranked_by, ranking_in
@@ -40,12 +39,12 @@ from joins.select.sql import (
     refuse,
     selects_of,
 )
-from joins.select.tokens import CLAUSES, KEPT, KINDS, LEFT_LIMITS, NOT_YET, check_tokens, statements_of
+from joins.select.tokens import CLAUSES, KEPT, KINDS, LEFT_LIMITS, NOT_YET, statement_of
 
 
 def parse_query(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema] | None = None) -> Query:
     """Parse a table's query; without `schemas` check its form. Raises TopologyError with place and nearest form."""
-    statement = with_outer_columns(_statement(topology, table), columns_in(topology, schemas))
+    statement = with_outer_columns(statement_of(topology, table), columns_in(topology, schemas))
     return _Parser(topology, table, {}).query(statement)
 
 
@@ -82,24 +81,6 @@ def tables_of(topology: Topology, table: Table, readers: tuple[str, ...] = ()) -
                     refuse(topology, relation.place, f"{relation.view} reads itself: {way}", "tables without a circle")
                 found |= tables_of(topology, topology.tables[relation.view], (*readers, table.name))
     return frozenset(found)
-
-
-def _statement(topology: Topology, table: Table) -> exp.Expr:
-    def refuse_at(line: int, column: int, what: str, expected: str) -> NoReturn:
-        refuse(topology, Place(table=table.name, line=line, column=column), what, expected)
-
-    try:
-        check_tokens(table.query, refuse_at)
-        statements = statements_of(table.query)
-    except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        what = f"not SQL: {first.get('description', error)}".rstrip(".")
-        refuse_at((first.get("line") or 1) - 1, first.get("col") or 1, what, FORM)
-    except SqlglotError as error:
-        refuse_at(0, 1, f"not SQL: {error}".replace("\n", " "), FORM)
-    if len(statements) != 1 or statements[0] is None:
-        refuse_at(0, 1, "not one statement", "one SELECT")
-    return statements[0]
 
 
 class _Parser:
@@ -165,13 +146,16 @@ class _Parser:
         self._refuse_clauses(select, KEPT)
         if (source := select.args.get("from_")) is None:
             self.refuse(select, "no FROM", FORM)
-        first, joins = self._joins(self._relation(source.this), select.args.get("joins") or [])
+        first = self._relation(source.this)
+        first, joins = self._joins(first, select.args.get("joins") or [])
         try:
             select, scalars = without_subqueries(select, frozenset(self.relations))
         except Unsupported as error:
             self.refuse(error.node, error.what, error.expected)
         joins += tuple(self._semijoin(one, one.at) for one in scalars)
         joins, where = self._where(joins, select.args.get("where"))
+        if unconnected(joins, where) is not None:
+            where = factored(where)
         first, joins, where = self._limited(first, joins, where)
         self._check_joined(first, joins, where)
         items = tuple(self._item(expression, i) for i, expression in enumerate(select.expressions))

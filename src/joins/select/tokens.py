@@ -1,4 +1,5 @@
-"""Check the tokens of a query before parsing, because sqlglot silently ignores or corrects some mistakes.
+"""Read the text of a query as one SQL statement. Its tokens are checked before parsing, because sqlglot silently
+ignores or corrects some mistakes.
 
 Also has the messages for unsupported clauses and joins."""
 
@@ -11,8 +12,10 @@ from typing import NoReturn
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cdc.topology.topology import Table, Topology
 from joins.query.functions.arity import ARITY, wrong_arity
 from joins.query.functions.dates import PATTERN, READ_PATTERN, pattern_for
 from joins.query.functions.spatial import renamed
@@ -22,7 +25,7 @@ from joins.select.rewrite.distinct_on import with_distinct_on
 from joins.select.rewrite.full_joins import with_full_joins
 from joins.select.rewrite.group_concats import with_group_concats, with_stand_ins
 from joins.select.rewrite.grouping_sets import with_grouping_sets
-from joins.select.rewrite.limits import with_limits
+from joins.select.rewrite.limits import UNUSED_ORDER, with_limits
 from joins.select.rewrite.named_windows import with_named_windows
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
@@ -31,6 +34,7 @@ from joins.select.rewrite.semi_joins import with_semi_joins
 from joins.select.rewrite.sets import with_sets
 from joins.select.rewrite.sliding_windows import with_sliding_windows
 from joins.select.rewrite.synonyms import with_exact
+from joins.select.sql import FORM, Place, refuse
 
 _WINDOW, _STAND_IN = "window", "tumble"  # of equal length, so that other positions do not change
 _REGULAR = ("rlike", "regexp", "regexp_like", "regexp_extract", "regexp_replace", "regexp_substr")
@@ -208,3 +212,32 @@ def _check_patterns(tokens: Sequence[Token], refuse: RefuseAt) -> None:
         shown = f"'{last.text}'" if quotes else last.text
         column = last.col - len(last.text) - quotes + 1
         refuse(last.line - 1, column, f"pattern {shown} of {name}", expected)
+
+
+def statement_of(topology: Topology, table: Table) -> exp.Expr:
+    """Return the statement of a query. Raises TopologyError if it is not SQL, or several statements."""
+
+    def refuse_at(line: int, column: int, what: str, expected: str) -> NoReturn:
+        refuse(topology, Place(table=table.name, line=line, column=column), what, expected)
+
+    try:
+        check_tokens(table.query, refuse_at)
+        statements = statements_of(table.query)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        what = f"not SQL: {first.get('description', error)}".rstrip(".")
+        refuse_at((first.get("line") or 1) - 1, first.get("col") or 1, what, FORM)
+    except SqlglotError as error:
+        refuse_at(0, 1, f"not SQL: {error}".replace("\n", " "), FORM)
+    if len(statements) != 1 or statements[0] is None:
+        refuse_at(0, 1, "not one statement", "one SELECT")
+    return statements[0]
+
+
+def without_effect(topology: Topology, table: Table) -> list[tuple[str, str]]:
+    """Return what a query contains in vain, as (finding, remedy). Raises TopologyError as `statement_of` does."""
+    statement = statement_of(topology, table)
+    if not any(node.meta.get(UNUSED_ORDER) for node in statement.find_all(exp.Query)):
+        return []
+    remedy = "remove it; or write ORDER BY … LIMIT 10, if the table shall have only the first rows"
+    return [("ORDER BY without LIMIT has no effect, as rows are stored in the order of row_key", remedy)]

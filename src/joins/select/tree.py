@@ -17,7 +17,7 @@ from cdc.model.types import SPATIAL, Canonical, LogicalType
 from cdc.topology.topology import Topology
 from joins.select.flat import Condition, Flat, FlatJoin
 from joins.select.rewrite.subqueries import is_scalar
-from joins.select.rows import keys_of
+from joins.select.rows import QueryColumn, keys_of
 from joins.select.sql import Place, refuse
 
 _INTEGERS = {"int8", "int16", "int32", "int64", "uint64"}
@@ -235,7 +235,13 @@ class _Builder:
         comparable = left == right or (left.kind in _INTEGERS and right.kind in _INTEGERS)
         if comparable and left.kind not in _INEXACT:
             return None
-        return f"{alias}.{column} ({left}) = {other}.{theirs} ({right})"
+        return f"{self._text(alias, column)} ({left}) = {self._text(other, theirs)} ({right})"
+
+    def _text(self, alias: str, column: str) -> str:
+        """Return a column as the query names it; for one that a query of its own computes, the expression."""
+        found = self.shapes[alias].column(column)
+        computed = isinstance(found, QueryColumn) and column.startswith("_")
+        return found.origin if computed and isinstance(found, QueryColumn) else f"{alias}.{column}"
 
     def _type(self, alias: str, column: str) -> LogicalType:
         found = self.shapes[alias].column(column)

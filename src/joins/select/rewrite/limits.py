@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from joins.select.names import same_name
 
+UNUSED_ORDER = "unused_order"  # key of a query's metadata: it had an ORDER BY without effect
 _ROWS, _PLACE = "_q", "place"  # names of the numbered rows, and of their numbers
 
 
@@ -27,6 +28,7 @@ def with_limits(statement: exp.Expr) -> exp.Expr:
         on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
         if query.args.get("order") is not None and not (query.args.get("limit") or query.args.get("offset") or on):
             query.set("order", None)
+            query.meta[UNUSED_ORDER] = True
     for select in reversed(list(top.find_all(exp.Select))):  # the inner ones first: OFFSET copies its SELECT
         order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
         if order is None or not isinstance(limit, exp.Limit) or select.args.get("qualify"):

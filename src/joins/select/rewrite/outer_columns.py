@@ -1,92 +1,156 @@
-"""Write the table of columns of an outer query that a subquery names without it (part of stage 1).
+"""Name the tables of an outer query's columns within its subqueries, where the query omits them.
 
-    FROM shop.orders WHERE EXISTS (SELECT * FROM shop.lines WHERE l_order = o_id)
-      FROM shop.orders WHERE EXISTS (SELECT * FROM shop.lines WHERE l_order = orders.o_id)
+    SELECT … FROM part WHERE 10 > (SELECT avg(qty) FROM lines WHERE part_id = id)
+      … WHERE part_id = part.id
 
-This needs the columns of the tables. Without them, as when a topology is validated offline, an equality of two columns
-in EXISTS is taken for one with the outer query: only its form is checked then."""
+SQL looks a name up in the subquery's own tables first, and then in those of each enclosing query. So the columns of all
+tables must be known. If they are not, as when a topology is validated offline, an equality of two columns in EXISTS is
+taken for one with the outer query: only the form is checked then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
 from joins.select.names import same_name
+from joins.select.sql import conjuncts
+from joins.select.tokens import statements_of
 
-ColumnsOf = Callable[[exp.Table], Collection[str] | None]  # the columns of a captured table; None if unknown
-
-
-def columns_in(topology: Topology, schemas: Mapping[TableId, TableSchema] | None) -> ColumnsOf | None:
-    """Return the function that finds a table's columns in some schemas. None without schemas."""
-    if schemas is None:
-        return None
-
-    def columns_of(node: exp.Table) -> Collection[str] | None:
-        table_id = topology.table_id(tuple(part.name for part in node.parts))
-        schema = None if table_id is None else schemas.get(table_id)
-        return None if schema is None else [column.name for column in schema.columns]
-
-    return columns_of
+Columns = Sequence[str] | None  # None: not known
+ColumnsOf = Callable[[tuple[str, ...]], Columns]
+Scope = Mapping[str, Columns]
 
 
 def with_outer_columns(statement: exp.Expr, columns_of: ColumnsOf | None) -> exp.Expr:
-    """Add the tables of such columns everywhere in a statement, in place."""
-    for where in list(statement.find_all(exp.Where)):
-        inner = where.parent
-        outer = _outer(inner) if isinstance(inner, exp.Select) else None
-        if not isinstance(inner, exp.Select) or outer is None:
-            continue
-        if columns_of is None:
-            _guess(inner, outer, where)
-            continue
-        for column in list(where.find_all(exp.Column)):
-            if column.table or column.find_ancestor(exp.Select) is not inner:
-                continue
-            if any(_has(one, column.name, columns_of) is not False for one in _relations(inner)):
-                continue
-            owners = [one for one in _relations(outer) if _has(one, column.name, columns_of)]
-            if len(owners) == 1 and owners[0].alias_or_name:
-                column.set("table", exp.to_identifier(owners[0].alias_or_name))
-    return statement
+    """Return a statement in which columns of outer queries have the name of their table.
+
+    `columns_of(parts)` returns the columns of the table or joined table that is named in FROM, None if they are not
+    known. A name that may be one of an unknown table remains as it is. Without `columns_of`, no columns are known."""
+    if not any(isinstance(node, exp.Query) and node.parent is not None for node in statement.find_all(exp.Query)):
+        return statement
+    found = statement.copy()
+    if columns_of is None:
+        for exists in found.find_all(exp.Exists):
+            _guess(exists.this)
+    else:
+        _Names(columns_of, {}).query(found, ())
+    return found
 
 
-def _outer(inner: exp.Select) -> exp.Select | None:
-    """Return the query around a subquery of an expression. None for a query in FROM, JOIN or WITH, or for the whole."""
-    node: exp.Expr = inner
-    while (parent := node.parent) is not None:
-        if isinstance(parent, exp.From | exp.Join | exp.CTE | exp.SetOperation):
-            return None
-        if isinstance(parent, exp.Select):
-            return parent
-        node = parent
-    return None
+class _Names:
+    """Walks through queries. `named` are the columns of the queries in WITH."""
+
+    def __init__(self, columns_of: ColumnsOf, named: Mapping[str, Columns]) -> None:
+        self.columns_of, self.named = columns_of, dict(named)
+
+    def query(self, node: exp.Expr, outer: tuple[Scope, ...]) -> Columns:
+        """Name the columns within a query. `outer` are the enclosing queries' tables, the innermost first. Returns the
+        columns of its result."""
+        inner = _Names(self.columns_of, self.named)
+        if isinstance(node, exp.Subquery | exp.Paren):
+            return inner.query(node.this, outer)
+        if (with_ := node.args.get("with_")) is not None:
+            for one in with_.expressions:
+                inner.named[one.alias] = inner.query(one.this, ())
+        if isinstance(node, exp.SetOperation):
+            first = inner.query(node.this, outer)
+            inner.query(node.expression, outer)
+            return first
+        return inner.select(node, outer) if isinstance(node, exp.Select) else None
+
+    def select(self, select: exp.Select, outer: tuple[Scope, ...]) -> Columns:
+        """Name the columns within a SELECT; see `query`."""
+        joined = _joined(select)
+        scope = {one.alias_or_name or f"query{i}": self._columns(one) for i, one in enumerate(joined)}
+        named = [one.alias_or_name for one in select.expressions]
+        for node in list(_parts(select, joined)):
+            if isinstance(node, exp.Column):
+                if outer and not node.table and same_name(named, node.name) is None:
+                    _name(node, (scope, *outer))
+            else:
+                self.query(node, (scope, *outer))
+        return None if any(one.is_star for one in select.expressions) else named
+
+    def _columns(self, node: exp.Expr) -> Columns:
+        """Return the columns of an entry of FROM. A query there cannot use the tables beside it."""
+        if isinstance(node, exp.Table):
+            parts = tuple(part.name for part in node.parts)
+            return self.named[parts[0]] if len(parts) == 1 and parts[0] in self.named else self.columns_of(parts)
+        return self.query(node, ())
 
 
-def _guess(inner: exp.Select, outer: exp.Select, where: exp.Where) -> None:
-    tables = {one.alias_or_name for one in _relations(outer)} - {one.alias_or_name for one in _relations(inner)}
-    exists = isinstance(inner.parent, exp.Exists)
-    if not exists or not tables or any(column.table in tables for column in where.find_all(exp.Column)):
+def _parts(node: exp.Expr, joined: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
+    """Yield the columns and the queries within a SELECT, but not those in its FROM and WITH, or within a query."""
+    for child in node.iter_expressions():
+        if isinstance(child, exp.Column | exp.Query):
+            if not any(child is one for one in joined):
+                yield child
+        elif not isinstance(child, exp.With):
+            yield from _parts(child, joined)
+
+
+def _name(column: exp.Column, scopes: tuple[Scope, ...]) -> None:
+    """Set the table of a column if an outer query's tables have it, and not the inner ones."""
+    inner = set[str]()
+    for at, scope in enumerate(scopes):
+        owners = [alias for alias, known in scope.items() if known is None or same_name(known, column.name) is not None]
+        if owners:
+            if at and len(owners) == 1 and scope[owners[0]] is not None and owners[0] not in inner:
+                column.set("table", exp.to_identifier(owners[0], quoted=True))
+            return
+        inner |= scope.keys()
+
+
+def _guess(inner: exp.Expr) -> None:
+    """Give the first equality of two columns in a subquery an outer table, unless the subquery names one."""
+    outer = None if inner.parent is None else inner.parent.find_ancestor(exp.Select)
+    where = inner.args.get("where")
+    if outer is None or where is None:
         return
-    for node in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
-        one, other = (node.this, node.expression) if isinstance(node, exp.EQ) else (None, None)
-        if isinstance(one, exp.Column) and isinstance(other, exp.Column) and not one.table and not other.table:
-            other.set("table", exp.to_identifier(min(tables)))
+    names = {one.alias_or_name for one in _joined(outer)} - {one.alias_or_name for one in _joined(inner)}
+    if not names or any(column.table in names for column in where.find_all(exp.Column)):
+        return
+    for node in conjuncts(where.this):
+        sides = [node.this.unnest(), node.expression.unnest()] if isinstance(node, exp.EQ) else []
+        loose = [side for side in sides if isinstance(side, exp.Column) and not side.table]
+        if loose and all(isinstance(side, exp.Column) for side in sides):
+            loose[-1].set("table", exp.to_identifier(min(names), quoted=True))
             return
 
 
-def _relations(select: exp.Select) -> list[exp.Expr]:
+def _joined(select: exp.Expr) -> list[exp.Expr]:
+    """Return what a SELECT reads: the entries of FROM and JOIN."""
     source = select.args.get("from_")
-    return [] if source is None else [source.this, *(join.this for join in select.args.get("joins") or ())]
+    return [] if source is None else [source.this, *(one.this for one in select.args.get("joins") or ())]
 
 
-def _has(relation: exp.Expr, name: str, columns_of: ColumnsOf) -> bool | None:
-    """Return whether a table has a column. None if its columns are not known."""
-    names: Collection[str] | None = None
-    if isinstance(relation, exp.Table):
-        names = columns_of(relation)
-    elif isinstance(relation, exp.Subquery) and isinstance(relation.this, exp.Select) and not relation.this.is_star:
-        names = [item.alias_or_name for item in relation.this.expressions]
-    return None if names is None else same_name(dict.fromkeys(names), name) is not None
+def columns_in(topology: Topology, schemas: Mapping[TableId, TableSchema] | None) -> ColumnsOf | None:
+    """Return the function that finds the columns of a captured or joined table of a topology. None without schemas."""
+    if schemas is None:
+        return None
+
+    def columns(parts: tuple[str, ...]) -> Columns:
+        if len(parts) == 1 and parts[0] in topology.tables:
+            return _result(topology.tables[parts[0]].query)
+        table_id = topology.table_id(parts)
+        schema = None if table_id is None else schemas.get(table_id)
+        if schema is None:
+            return None
+        gone = (name for name, _ in (*schema.former, *schema.left_out))  # read, or refused, as columns of the table
+        return [*schema.places(), *gone]
+
+    return columns
+
+
+def _result(query: str) -> Columns:
+    """Return the columns of another joined table, whose own compilation reports what is wrong in its query."""
+    try:
+        statement = statements_of(query)[0]
+    except (SqlglotError, IndexError):
+        return None
+    names = statement.named_selects if isinstance(statement, exp.Query) else []
+    return None if "*" in names else names

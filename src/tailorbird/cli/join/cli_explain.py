@@ -39,9 +39,9 @@ def explain_plan(
     from joins.query.describe import json_of_plan, text_of_plan
     from joins.query.drawing import svg_of_plan
     from joins.query.drift import drifts
-    from joins.query.loose_keys import loose_keys
     from joins.select.compiler import compile_plan
     from joins.select.parser import check_query, tables_of
+    from tailorbird.operate.doctor.validate import warnings_of
 
     topology = read_file(file)
     if table is not None and table not in topology.tables:
@@ -66,7 +66,7 @@ def explain_plan(
     if svg is not None:
         svg.write_text(svg_of_plan(plans[wanted[0].name]), encoding="utf-8")
         typer.echo(f"wrote {svg}", err=True)
-    warnings = {name: [(key.found, key.remedy) for key in loose_keys(plan, found)] for name, plan in plans.items()}
+    warnings = {name: warnings_of(topology, topology.tables[name], plan, found) for name, plan in plans.items()}
     if as_json:
         reported = {
             name: {**json_of_plan(plan), "warnings": [{"found": f, "remedy": r} for f, r in warnings[name]]}

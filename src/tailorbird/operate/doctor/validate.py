@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cdc.model.schema import TableId, TableSchema
-from cdc.topology.topology import Topology
+from cdc.topology.topology import Table, Topology
 from joins.query.loose_keys import loose_keys
+from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 from joins.select.parser import check_query, tables_of
+from joins.select.tokens import without_effect
 
 
 def validate(topology: Topology, schemas: Mapping[TableId, TableSchema] | None = None) -> dict[str, list[str] | None]:
@@ -44,9 +46,16 @@ def judged(topology: Topology, schemas: Mapping[TableId, TableSchema]) -> dict[s
     found: dict[str, list[tuple[str, str]]] = {}
     for name, table in topology.tables.items():
         if tables_of(topology, table) <= set(schemas):
-            keys = loose_keys(compile_plan(topology, table, schemas), schemas)
-            found[name] = [(key.found, key.remedy) for key in keys]
+            found[name] = warnings_of(topology, table, compile_plan(topology, table, schemas), schemas)
     return found
+
+
+def warnings_of(
+    topology: Topology, table: Table, plan: Plan, schemas: Mapping[TableId, TableSchema]
+) -> list[tuple[str, str]]:
+    """Return the warnings about a table's query, whose plan is known, as (finding, remedy)."""
+    keys = [(key.found, key.remedy) for key in loose_keys(plan, schemas)]
+    return [*without_effect(topology, table), *keys]
 
 
 def _known(topology: Topology, path: str, names: tuple[str, ...], known: list[str] | None) -> None:

@@ -1,0 +1,136 @@
+"""Columns of outer queries without their table, and equalities that all alternatives of an OR share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+import sqlglot
+from sqlglot import exp
+
+from cdc.model.errors import TopologyError
+from joins.query.describe import text_of_plan
+from joins.select.connected import factored
+from joins.select.parser import check_query, tables_of
+from joins.select.rewrite.outer_columns import with_outer_columns
+from tests.joins.joincase import Case, run_case
+
+KNOWN = {
+    ("s", "a"): ["id", "x", "k"], ("s", "b"): ["id", "y", "kb"], ("s", "c"): ["id", "z", "x"], ("view",): ["v"],
+}  # fmt: skip
+
+
+def named(query: str) -> str:
+    found = with_outer_columns(sqlglot.parse_one(query, read="spark"), lambda parts: KNOWN.get(parts))
+    return found.sql("spark").replace("`", "")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("SELECT 1 FROM s.b WHERE kb = k", "kb = a.k"),
+        ("SELECT 1 FROM s.b WHERE KB = K", "KB = a.K"),
+        ("SELECT 1 FROM s.b WHERE b.kb = x AND id = y", "b.kb = a.x AND id = y"),  # the inner id
+        ("SELECT 1 FROM s.b WHERE kb = v", "kb = view.v"),
+        ("SELECT 1 FROM s.b JOIN s.c ON c.id = kb WHERE x = y AND k = y", "x = y AND a.k = y"),  # x of c
+        ("SELECT 1 FROM (SELECT y AS k FROM s.b) q WHERE q.k = x", "q.k = a.x"),
+        ("SELECT 1 FROM (SELECT * FROM s.b) q WHERE kb = k", "kb = k"),  # not known
+        ("SELECT 1 FROM s.b WHERE kb IN (SELECT z FROM s.c WHERE y = k)", "b.y = a.k"),
+        ("SELECT max(y) AS k FROM s.b HAVING k > 1", "HAVING k > 1"),
+        ("WITH w AS (SELECT kb FROM s.b) SELECT 1 FROM w WHERE kb = k", "kb = a.k"),
+        ("SELECT 1 FROM s.b a WHERE a.kb = k", "a.kb = k"),  # the table that has k has another's name
+        ("SELECT 1 FROM s.b UNION SELECT 1 FROM s.c WHERE z = k", "z = a.k"),
+    ],
+)
+def test_columns_of_outer_tables_are_named(written: str, meant: str) -> None:
+    """A name is one of the innermost query whose tables have it."""
+    text = named(f"SELECT a.id FROM s.a, view WHERE EXISTS ({written})")
+    assert meant in text
+    assert named(text) == text
+
+
+def test_a_query_without_subqueries_is_not_changed() -> None:
+    """The same object, so that its plan cannot differ."""
+    query = sqlglot.parse_one("SELECT id FROM s.a WHERE x = 1", read="spark")
+    assert with_outer_columns(query, lambda parts: KNOWN.get(parts)) is query
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("(a = b AND c = 1) OR (a = b AND d = 2)", ["a = b", "c = 1 OR d = 2"]),
+        ("(a = b AND c = 1 AND e) OR (a = b AND d) OR (f AND a = b)", ["a = b", "c = 1 AND e OR d OR f"]),
+        ("(a = b AND c = 1) OR a = b", ["a = b"]),
+        ("(a = b AND c) OR (b = a AND d)", ["(a = b AND c) OR (b = a AND d)"]),
+        ("a = b", ["a = b"]),
+    ],
+)
+def test_what_all_alternatives_share(condition: str, found: list[str]) -> None:
+    """It becomes a condition of its own, and the rest has the same values, NULL included."""
+    parsed = sqlglot.parse_one(condition)
+    plain = [one.sql().replace("(", "").replace(")", "") for one in factored([parsed])]
+    assert plain == [text.replace("(", "").replace(")", "") for text in found]
+    names = sorted({column.name for column in parsed.find_all(exp.Column)})
+    database = duckdb.connect()
+    typed = {name: "BOOLEAN" if name in "ef" or f"{name})" in condition else "INT" for name in names}
+    domain = {
+        name: "(NULL), (true), (false)" if kind == "BOOLEAN" else "(NULL), (1), (2)" for name, kind in typed.items()
+    }
+    tables = ", ".join(f"(VALUES {domain[name]}) v{name}({name})" for name in names)
+    both = f"({condition}), ({' AND '.join(f'({one.sql()})' for one in factored([parsed]))})"
+    for before, after in database.execute(f"SELECT {both} FROM {tables}").fetchall():
+        assert before == after
+
+
+TABLES: dict[str, dict[str, Any]] = {
+    "shop.part": {"key": ["pid"], "pid": "int", "brand": "varchar(9)?"},
+    "shop.lines": {"key": ["lid"], "lid": "int", "part_id": "int?", "qty": "int?"},
+}
+
+
+def case(query: str, key: str, history: list[list[Any]] | None = None) -> Case:
+    return Case(tables=TABLES, query=query, row_key=[key], history=history or [])
+
+
+def test_such_queries_are_checked_without_schemas() -> None:
+    """`validate` knows no columns, so it takes the equality for one with the outer query."""
+    made = case("SELECT pid FROM shop.part WHERE EXISTS (SELECT 1 FROM shop.lines WHERE part_id = pid)", "pid")
+    topology = made.topology()
+    assert check_query(topology, topology.tables["wide"]) == ["pid"]
+    assert len(tables_of(topology, topology.tables["wide"])) == 2
+
+
+def test_an_equality_within_the_subquery_is_none_with_the_outer_query() -> None:
+    """The schemas show that both columns belong to the subquery."""
+    made = case("SELECT pid FROM shop.part WHERE EXISTS (SELECT 1 FROM shop.lines WHERE part_id = qty)", "pid")
+    with pytest.raises(TopologyError, match="EXISTS without an equality with the outer query"):
+        made.plan()
+
+
+def test_names_and_plans_are_those_of_the_query_with_tables() -> None:
+    """The table's name changes nothing else."""
+    texts = [
+        f"SELECT lid FROM shop.lines l, shop.part WHERE part_id = pid AND qty < (SELECT avg(x.qty) FROM shop.lines x"
+        f" WHERE x.part_id = {pid})"
+        for pid in ("pid", "part.pid")
+    ]
+    one, other = (text_of_plan(case(text, "lid").plan()) for text in texts)
+    assert one == other
+
+
+def test_a_join_within_or_is_its_select() -> None:
+    """The equality that all alternatives share joins the tables."""
+    query = (
+        "SELECT lid, brand FROM shop.lines, shop.part WHERE (pid = part_id AND brand = 'a' AND qty > 1)"
+        " OR (pid = part_id AND brand = 'b' AND qty < 1)"
+    )
+    history: list[list[Any]] = [
+        *(["put", "shop.part", {"pid": pid, "brand": "ab"[pid % 2]}] for pid in range(4)),
+        *(["put", "shop.lines", {"lid": lid, "part_id": lid % 5, "qty": lid % 3}] for lid in range(20)),
+        ["quiet"],
+        ["put", "shop.part", {"pid": 0, "brand": None}],
+        ["delete", "shop.part", {"pid": 1}],
+    ]
+    for seed in range(5):
+        run_case(case(query, "lid", history), seed)
