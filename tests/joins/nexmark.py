@@ -1,8 +1,8 @@
 """The queries of NEXMark over persons, auctions and bids, with random rows, which also change and vanish.
 
 The queries have the meaning of the suites of Beam and Flink. Bids have a key here, because their rows change. Windows
-are those of `date_time`. What is missing: q10, which writes files, q11, which has session windows, and q12, whose windows
-are those of the computer's clock.
+are those of `date_time`. What is missing: q10, which writes files, q11, which has session windows, and q12, whose
+windows are those of the computer's clock.
 """
 
 from __future__ import annotations
