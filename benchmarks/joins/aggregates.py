@@ -26,10 +26,9 @@ FROM (
   WHERE b.moment BETWEEN a.opened AND a.expires
   GROUP BY a.id, a.category
 ) q GROUP BY q.category"""
-# a change of an amount moves a row within its partition; the order of equal amounts is that of their ids
-_WINDOW = """SELECT o.id, o.customers_id,
-  sum(o.amount) OVER (PARTITION BY o.customers_id ORDER BY o.amount, o.id ROWS UNBOUNDED PRECEDING) AS total,
-  count(o.amount) OVER (PARTITION BY o.customers_id ORDER BY o.amount, o.id ROWS UNBOUNDED PRECEDING) AS nr
+# a change of an amount moves a row within its partition; Flink orders by one column, and has no rank() without a limit
+_WINDOW = """SELECT o.id, o.customers_id, sum(o.amount) OVER (PARTITION BY o.customers_id ORDER BY o.amount) AS total,
+  count(o.amount) OVER (PARTITION BY o.customers_id ORDER BY o.amount) AS nr
 FROM bench.orders o"""
 _SUBQUERY = """SELECT o.id, o.amount FROM bench.orders o
 WHERE o.amount > (SELECT avg(CAST(i.amount AS DOUBLE)) FROM bench.orders i WHERE i.customers_id = o.customers_id)"""
