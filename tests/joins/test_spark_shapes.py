@@ -22,6 +22,7 @@ from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_oracle import Oracle
+from joins.runtime.chunks import folded
 from joins.runtime.records import ROW_GONE, ROW_PUT, SINK, load, values_of
 from tests.joins import nexmark, tpch
 from tests.joins.joincase import Case, table_id
@@ -113,6 +114,8 @@ def through_spark(
         # not toLocalIterator: Spark 4.2.0 keeps results of such jobs until the session ends
         messages = [load(bytes(row.k), bytes(row.m)) for row in rows.collect()]
         assert {message.op for message in messages} <= {ROW_PUT, ROW_GONE}
+        if not plan.folds:  # as the sinks do
+            messages = [message for part in folded(messages) for message in part]
         for message in messages:
             if message.op == ROW_GONE:
                 live.pop(message.k, None)
