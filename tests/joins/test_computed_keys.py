@@ -35,6 +35,37 @@ QUERIES = {
         "SELECT a.id, b.y, c.id AS c FROM s.a a JOIN s.b b ON b.id = a.x + 1 JOIN s.c c ON c.z = b.y * 2",
         "id, c",
     ),
+    "a value without a row": (
+        "SELECT a.id, c.id AS c FROM s.a a LEFT JOIN s.b b ON b.id = a.x JOIN s.c c ON c.z = coalesce(b.y, 0)",
+        "id, c",
+    ),
+    "LEFT, a value without a row": (
+        "SELECT a.id, c.id AS c FROM s.a a LEFT JOIN s.b b ON b.id = a.x"
+        " LEFT JOIN s.c c ON c.z = CASE WHEN b.id IS NULL THEN 0 ELSE 3 END",
+        "id, c",
+    ),
+    "by a key, a value without a row": (
+        "SELECT a.id, c.word FROM s.a a LEFT JOIN s.b b ON b.id = a.x, s.c c WHERE c.id = coalesce(b.y, 2)",
+        "id",
+    ),
+    "a value without a row in a query": (
+        "WITH q AS (SELECT a.id, coalesce(b.y, 0) AS k FROM s.a a LEFT JOIN s.b b ON b.id = a.x)"
+        " SELECT q.id, c.id AS c FROM q JOIN s.c c ON c.z = q.k",
+        "id, c",
+    ),
+    "NULL without a row": (
+        "SELECT a.id, c.id AS c FROM s.a a LEFT JOIN s.b b ON b.id = a.x LEFT JOIN s.c c ON c.z = b.y + 1",
+        "id, c",
+    ),
+    "several tables": (
+        "SELECT a.id, b.id AS b, c.id AS c FROM s.a a JOIN s.b b ON b.id = a.x JOIN s.c c ON c.z = a.x + b.y",
+        "id, c",
+    ),
+    "after FULL": (
+        "SELECT a.id, b.id AS b, c.z FROM s.a a FULL JOIN s.b b ON lower(b.word) = lower(a.word)"
+        " LEFT JOIN s.c c ON c.id = coalesce(a.x, b.y)",
+        "id, b",
+    ),
     "a column of a query": (
         "SELECT q.id, c.z FROM (SELECT id, x % 3 AS k FROM s.a WHERE word IS NOT NULL) q JOIN s.c c ON c.id = q.k",
         "id",
@@ -101,6 +132,7 @@ def test_unused_columns_are_not_kept() -> None:
         ("b.y = rand()", "RAND()"),
         ("a.x + 1 = a.id", "no equality joins b"),
         ("a.x + b.y = 4", "no equality joins b"),
+        ("a.x = b.y + a.id", "no equality joins b"),
     ],
 )
 def test_refusals(on: str, why: str) -> None:

@@ -38,6 +38,7 @@ def named(query: str) -> str:
         ("SELECT 1 FROM (SELECT * FROM s.b) q WHERE kb = k", "kb = k"),  # not known
         ("SELECT 1 FROM s.b WHERE kb IN (SELECT z FROM s.c WHERE y = k)", "b.y = a.k"),
         ("SELECT max(y) AS k FROM s.b HAVING k > 1", "HAVING k > 1"),
+        ("SELECT y AS k FROM s.b WHERE kb = k", "kb = a.k"),  # WHERE does not know the result's k
         ("WITH w AS (SELECT kb FROM s.b) SELECT 1 FROM w WHERE kb = k", "kb = a.k"),
         ("SELECT 1 FROM s.b a WHERE a.kb = k", "a.kb = k"),  # the table that has k has another's name
         ("SELECT 1 FROM s.b UNION SELECT 1 FROM s.c WHERE z = k", "z = a.k"),
@@ -62,7 +63,8 @@ def test_a_query_without_subqueries_is_not_changed() -> None:
         ("(a = b AND c = 1) OR (a = b AND d = 2)", ["a = b", "c = 1 OR d = 2"]),
         ("(a = b AND c = 1 AND e) OR (a = b AND d) OR (f AND a = b)", ["a = b", "c = 1 AND e OR d OR f"]),
         ("(a = b AND c = 1) OR a = b", ["a = b"]),
-        ("(a = b AND c) OR (b = a AND d)", ["(a = b AND c) OR (b = a AND d)"]),
+        ("(a = b AND c = 1) OR (b = a AND d = 2)", ["a = b", "c = 1 OR d = 2"]),
+        ("(a = b AND c) OR (a = d AND e)", ["(a = b AND c) OR (a = d AND e)"]),
         ("a = b", ["a = b"]),
     ],
 )

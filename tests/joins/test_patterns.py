@@ -27,7 +27,7 @@ def test_the_longest_text_depends_on_the_ways(pattern: str) -> None:
     [
         "(a+)+b", "(a|ab)*c", "(a*)*", "((a?b?)*)c", "a.*b.*c.*d.*", r"(a)\1", "(?=a)b", "(?i)a", r"\bfoo", r"\p{L}",
         "a**", "a++", "*a", "a{3,2}", "(a", "a)", "[a", "[]a]", "[a[b]]", "[a&&b]", "[z-a]", "a{2", r"\Qa\E", "(?<n>a)",
-        "a{999}",
+        "a{999}", "(a?)*", "(?:a|)*", "([0-9]?)+x", "(?:a{0,1})*b", "^(?:-?)*x", "((a)*)+",
     ],
 )  # fmt: skip
 def test_a_pattern_that_may_take_long_is_refused(pattern: str) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from cdc.model.errors import TopologyError
+from joins.oracle.oracle import tables_after
 from joins.query.describe import text_of_plan
 from joins.query.plan import Plan
 from joins.select.tokens import statements_of
-from tests.joins.joincase import Case, run_case
+from tests.joins.joincase import Case, events_of, prepared, run_case
 
 TABLES: dict[str, dict[str, Any]] = {
     "shop.a": {"key": ["id"], "id": "int", "x": "int?", "k": "int?", "word": "varchar(9)?"},
@@ -217,3 +218,24 @@ def test_a_value_within_a_query_in_from_is_a_lookup_too() -> None:
     inner = "SELECT a.id, a.x FROM shop.a a WHERE a.x > (SELECT avg(b.y) FROM shop.b b)"
     query = f"SELECT q.id, q.x, b.y FROM ({inner}) q LEFT JOIN shop.b b ON b.id = q.x"
     assert (0, 1) in lookups(case(query, "id").plan())
+
+
+@pytest.mark.parametrize(
+    ("value", "joined"),
+    [
+        ("string_agg(DISTINCT a.id, ',')", {"p": "9,10,11", "q": "1"}),  # the column x is no variable of the oracle
+        ("string_agg(a.id, ',') WITHIN GROUP (ORDER BY a.k, a.id)", {"p": "9,10,11", "q": "1"}),
+        ("group_concat(a.id ORDER BY a.k, a.id DESC SEPARATOR ';')", {"p": "11;10;9", "q": "1"}),
+        ("string_agg(a.id, ',') WITHIN GROUP (ORDER BY a.id)", {"p": "9,10,11", "q": "1"}),
+    ],
+)
+def test_numbers_are_joined_in_the_order_of_numbers(value: str, joined: dict[str, str]) -> None:
+    """Their texts have another order."""
+    rows = [(9, "p"), (10, "p"), (11, "p"), (1, "q")]
+    history: list[list[Any]] = [["put", "shop.a", {"id": id_, "x": 1, "k": 1, "word": word}] for id_, word in rows]
+    made = case(f"SELECT a.word, {value} AS v FROM shop.a a GROUP BY a.word", "word", history=history)
+    run_case(made, 0)
+    events = [event for some in events_of(made) for event in some]
+    keys = {table: schema.primary_key for table, schema in made.schemas().items()}
+    found = prepared(made).answer(tables_after(events, keys)).values()
+    assert {row["word"]: row["v"] for row in found} == joined

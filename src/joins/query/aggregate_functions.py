@@ -140,9 +140,9 @@ _ORDERED = ArgumentRule(
 _BY = "(list({{1}} ORDER BY {{0}} {0}, {{1}} {1}) FILTER (WHERE {{0}} IS NOT NULL))[1]"
 _LONGEST = 1_000_000  # bytes of a text as JSON, as `joins.steps.results`
 _JOINED = f"(CASE WHEN strlen(to_json({{0}})::VARCHAR) <= {_LONGEST} THEN {{0}} END)"
-# DuckDB's DISTINCT needs the order of the texts themselves
+# DuckDB's DISTINCT needs the order of the texts themselves. `_each` is no name of a column
 _ONCE = (
-    "array_to_string([x.b FOR x IN list_sort(list(DISTINCT {{'a': {0}, 'b': {last}}}) "
+    "array_to_string([_each.b FOR _each IN list_sort(list(DISTINCT {{'a': {0}, 'b': {last}}}) "
     "FILTER (WHERE {last} IS NOT NULL), {turned})], {given})"
 )
 _EACH = "count(DISTINCT ({all})) FILTER (WHERE {there})"

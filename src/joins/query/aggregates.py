@@ -116,10 +116,11 @@ def read_by(call: exp.Expr, type_of: Callable[[exp.Expr], LogicalType]) -> list[
     found = arguments_of(call)
     if found and widens(call):
         return [widened(found[0], type_of(found[0])), *found[1:]]
-    joins = isinstance(call.this if isinstance(call, exp.Filter) else call, exp.GroupConcat)
-    if not joins or type_of(found[-1]).kind == "string":
+    function = call.this if isinstance(call, exp.Filter) else call
+    if not isinstance(function, exp.GroupConcat) or type_of(found[-1]).kind == "string":
         return found
-    return [*(found if len(found) == 1 else found[:-1]), exp.cast(found[-1].copy(), "string")]
+    ordered = len(found) == len(joined_texts(function).order)  # the value itself is the last to order by
+    return [*(found if ordered else found[:-1]), exp.cast(found[-1].copy(), "string")]
 
 
 def _arguments(function: exp.Expr) -> list[exp.Expr]:

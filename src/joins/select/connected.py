@@ -54,13 +54,19 @@ def _factored(condition: exp.Expr) -> list[exp.Expr]:
     first, *others = alternatives
     if not others:
         return [condition]
-    shared = [one for one in first if all(one in other for other in others)]
+    shared = [one for one in first if all(_has(other, one) for other in others)]
     if not shared:
         return [condition]
-    rest = [[one for one in some if one not in shared] for some in alternatives]
+    rest = [[one for one in some if not _has(shared, one)] for some in alternatives]
     if not all(rest):  # one alternative is what all share
         return shared
     return [*shared, exp.or_(*(exp.and_(*some) for some in rest))]
+
+
+def _has(conditions: Iterable[exp.Expr], wanted: exp.Expr) -> bool:
+    """Return whether a condition is among others; the sides of an equality may be in either order."""
+    turned = exp.EQ(this=wanted.expression, expression=wanted.this).copy() if isinstance(wanted, exp.EQ) else wanted
+    return any(one in (wanted, turned) for one in conditions)
 
 
 def _alternatives(condition: exp.Expr) -> Iterator[exp.Expr]:

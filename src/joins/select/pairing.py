@@ -22,6 +22,7 @@ from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
 PAIRS = "_pair"  # prefix of the name that replaces the tables that meet
+_FRONT = "_rows"  # the same for tables before one that is joined by a value that only their rows have
 Bind = Callable[[Flat, Place], BoundTree]
 
 
@@ -47,8 +48,10 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
         flat, cut = _moved(flat, cut, left)
         met = meetings(topology, flat, cut.join.alias, left)
     if not met and not cut.join.cross:
-        computed = with_computed_keys(flat, cut.join, left, bind, place)
-        return computed or why_no_tree(topology, flat)
+        if (computed := with_computed_keys(flat, cut.join, left, bind, place)) is None:
+            why_no_tree(topology, flat)
+        flat, items = computed
+        return _over_front(flat, len(cut.front), left, items, bind, place) if items else flat
     rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
     to_right = _right_conditions(topology, cut.join, rest)
     to_left: list[Condition] = []
@@ -74,6 +77,14 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     _check_ids(topology, pair, cut.join, place)
     name = f"{PAIRS}{len(flat.readings)}"
     return over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
+
+
+def _over_front(flat: Flat, joins: int, left: frozenset[str], items: list[FlatItem], bind: Bind, place: Place) -> Flat:
+    """Return the query with its first tables, as many as `joins` and one, replaced by a relation of their rows, which
+    also has `items`."""
+    cut = QueryCut(flat.joins[:joins], flat.joins[joins], flat.joins[joins:])
+    front = side_of(flat, flat.first, cut.front, [], columns_used(flat, cut), bind, place, items)
+    return over(flat, f"{_FRONT}{len(flat.readings)}", front, cut, flat.where, left, place)
 
 
 def _in_order(flat: Flat) -> Flat:
@@ -244,7 +255,7 @@ def may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
 def over(
     flat: Flat,
     alias: str,
-    pair: BoundPair | BoundInterval,
+    pair: BoundPair | BoundInterval | BoundTree,
     cut: QueryCut,
     where: list[Condition],
     inside: frozenset[str],

@@ -179,6 +179,8 @@ class _Reader:
         if most == 0 or (most is not None and most < least):
             self.refuse(f"{found[0]}, which repeats nothing")
         copies = [part] + [self._again(start, end, groups) for _ in range(1, max(least, most or 1))]
+        if most is None and part.empty:  # Java repeats it once more for each character, and needs stack for it
+            self.refuse("a repetition of what may be empty")
         if most is None:
             self._loop(copies[-1])
         row = _Part(python="")

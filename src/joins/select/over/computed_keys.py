@@ -3,7 +3,8 @@
     a JOIN b ON b.mail = lower(a.mail)
       (SELECT …, lower(mail) AS _key0 FROM a) a JOIN b ON b.mail = a._key0
 
-The query selects the columns that are used. Both sides of an equality may be expressions, each over one table."""
+The query selects the columns that are used. Both sides of an equality may be expressions, one over the joined table and
+one over tables before it."""
 
 from __future__ import annotations
 
@@ -19,60 +20,92 @@ from joins.select.rows import keys_of
 from joins.select.sql import Place
 
 _KEY = "_key"  # internal names begin with "_"
+_STRICT = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Neg, exp.Lower,
+    exp.Upper, exp.Cast, exp.DataType, exp.DataTypeParam, exp.DPipe, exp.Trim,
+)  # fmt: skip
 Bind = Callable[[Flat, Place], BoundTree]
 
 
-def with_computed_keys(flat: Flat, join: FlatJoin, before: frozenset[str], bind: Bind, place: Place) -> Flat | None:
+def with_computed_keys(
+    flat: Flat, join: FlatJoin, before: frozenset[str], bind: Bind, place: Place
+) -> tuple[Flat, list[FlatItem]] | None:
     """Return the query in which equalities of expressions between a joined table and those in `before` are equalities
-    of columns. None if there are none. `bind` binds the queries that compute them."""
-    values: dict[str, dict[str, exp.Expr]] = {}  # by alias and column
+    of columns. None if there are none. `bind` binds the queries that compute them.
+
+    The items, named `alias.column`, are values that only the rows of all tables in `before` together have: those over
+    several tables, and those that have a value for a row that an outer join lacks, such as `coalesce(b.y, 0)`."""
+    optional = {one.alias for one in flat.joins if not one.inner} | ({*before} if _is_full(flat, before) else set())
+    keys = _Keys(flat, join.alias, before, optional)
     found: dict[int, Condition] = {}
     for condition in (*join.on, *(flat.where if join.inner else ())):
         node = condition.expression.unnest()
-        sides = [node.this.unnest(), node.expression.unnest()] if isinstance(node, exp.EQ) else []
-        aliases = [_only(side) for side in sides]
-        if join.alias not in aliases or not {*aliases} - {join.alias} <= before or aliases[0] == aliases[1]:
-            continue
-        if all(isinstance(side, exp.Column) for side in sides):
-            continue
-        columns = [_column(alias or "", side, values, flat) for alias, side in zip(aliases, sides, strict=True)]
-        text = condition.text or text_of_expression(condition.expression)
-        equality = exp.EQ(this=columns[0], expression=columns[1])
-        found[id(condition)] = Condition(expression=equality, place=condition.place, text=text)
+        if isinstance(node, exp.EQ) and (sides := keys.columns(node.this.unnest(), node.expression.unnest())):
+            text = condition.text or text_of_expression(condition.expression)
+            equality = exp.EQ(this=sides[0], expression=sides[1])
+            found[id(condition)] = Condition(expression=equality, place=condition.place, text=text)
     if not found:
         return None
     made = replace(flat, shapes=dict(flat.shapes), readings=dict(flat.readings))
     made.where = [found.get(id(one), one) for one in flat.where]
     made.joins = [replace(one, on=tuple(found.get(id(c), c) for c in one.on)) for one in flat.joins]
-    for alias, computed in values.items():
-        bound = bind(_query(flat, made, alias, computed, place), place)
+    used = [*keys.front.values()]
+    for alias, computed in keys.own.items():
+        bound = bind(_query(flat, made, alias, computed, used, place), place)
         made.shapes[alias], made.readings[alias] = bound.rows, bound
-    return made
+    return made, [FlatItem(name=name, expression=node, place=place) for name, node in keys.front.items()]
 
 
-def _only(node: exp.Expr) -> str | None:
-    """Return the only table that an expression uses. None if there are none or several."""
-    aliases = {column.table for column in node.find_all(exp.Column)}
-    return aliases.pop() if len(aliases) == 1 else None
+def _is_full(flat: Flat, before: frozenset[str]) -> bool:
+    return any(one.full and one.alias in before for one in flat.joins)
 
 
-def _column(alias: str, side: exp.Expr, values: dict[str, dict[str, exp.Expr]], flat: Flat) -> exp.Expr:
-    """Return the column that has the value of one side of an equality."""
-    if isinstance(side, exp.Column):
-        return side.copy()
-    computed = values.setdefault(alias, {})
-    name = next((name for name, node in computed.items() if node == side), None)
-    if name is None:
-        former = sum(one.startswith(_KEY) for one in flat.shapes[alias].places())
-        name = f"{_KEY}{former + len(computed)}"
-        computed[name] = side.copy()
-    return exp.column(name, table=alias, quoted=True)
+class _Keys:
+    """Collects the values by which a table is joined: by alias and column the `own` ones of one table, and those of the
+    rows before it, `front`, by `alias.column`."""
+
+    def __init__(self, flat: Flat, joined: str, before: frozenset[str], optional: set[str]) -> None:
+        self.flat, self.joined, self.before, self.optional = flat, joined, before, optional
+        self.own: dict[str, dict[str, exp.Expr]] = {}
+        self.front: dict[str, exp.Expr] = {}
+
+    def columns(self, left: exp.Expr, right: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """Return the columns that have the values of both sides of an equality. None if it is none between the joined
+        table and those before it, or one of two columns."""
+        tables = [{column.table for column in side.find_all(exp.Column)} for side in (left, right)]
+        if {self.joined} not in tables or all(isinstance(side, exp.Column) for side in (left, right)):
+            return None
+        other = tables[1] if tables[0] == {self.joined} else tables[0]
+        if not other or not other <= self.before:
+            return None
+        return self._column(left, tables[0]), self._column(right, tables[1])
+
+    def _column(self, side: exp.Expr, tables: set[str]) -> exp.Expr:
+        if isinstance(side, exp.Column):
+            return side.copy()
+        alias = min(tables)
+        own = tables == {self.joined} or (len(tables) == 1 and (alias not in self.optional or _is_strict(side)))
+        known = self.own.setdefault(alias, {}) if own else self.front
+        name = next((name for name, node in known.items() if node == side), None)
+        if name is None:
+            former = sum(one.startswith(_KEY) for one in self.flat.shapes[alias].places())
+            name = f"{_KEY}{former + len(known)}"
+            name = name if own else f"{alias}.{name}"
+            known[name] = side.copy()
+        return exp.column(name.rpartition(".")[2], table=alias, quoted=True)
 
 
-def _query(flat: Flat, made: Flat, alias: str, computed: dict[str, exp.Expr], place: Place) -> Flat:
-    """Return the query of one table: its keys, the columns that the query uses, and the computed ones."""
+def _is_strict(node: exp.Expr) -> bool:
+    """Return whether an expression is NULL if its columns are, as those of a row that an outer join lacks."""
+    return all(isinstance(one, _STRICT) for one in node.walk())
+
+
+def _query(
+    flat: Flat, made: Flat, alias: str, computed: dict[str, exp.Expr], more: list[exp.Expr], place: Place
+) -> Flat:
+    """Return the query of one table: its keys, the columns that the query and `more` use, and the computed ones."""
     shape = flat.shapes[alias]
-    nodes = [item.expression for item in made.items]
+    nodes = [*more, *(item.expression for item in made.items)]
     nodes += [one.expression for one in (*made.where, *(one for join in made.joins for one in join.on))]
     used = {column.name for node in nodes for column in node.find_all(exp.Column) if column.table == alias}
     used |= {name for key in keys_of(shape) for name in key}

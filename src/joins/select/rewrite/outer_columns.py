@@ -69,7 +69,8 @@ class _Names:
         named = [one.alias_or_name for one in select.expressions]
         for node in list(_parts(select, joined)):
             if isinstance(node, exp.Column):
-                if outer and not node.table and same_name(named, node.name) is None:
+                hidden = same_name(named, node.name) is not None and not _is_before_result(node)
+                if outer and not node.table and not hidden:
                     _name(node, (scope, *outer))
             else:
                 self.query(node, (scope, *outer))
@@ -81,6 +82,11 @@ class _Names:
             parts = tuple(part.name for part in node.parts)
             return self.named[parts[0]] if len(parts) == 1 and parts[0] in self.named else self.columns_of(parts)
         return self.query(node, ())
+
+
+def _is_before_result(column: exp.Column) -> bool:
+    """Return whether a column is in WHERE or ON, which know no names of result columns."""
+    return not isinstance(column.find_ancestor(exp.Where, exp.Join, exp.Select), exp.Select)
 
 
 def _parts(node: exp.Expr, joined: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
