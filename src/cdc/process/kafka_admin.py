@@ -8,7 +8,7 @@ is unavailable. Its client is closed after each call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,15 +118,15 @@ def _opened(brokers: Brokers, timeout: float) -> Iterator[Any]:
 
     milliseconds = round(timeout * 1000)
     try:
-        admin = KafkaAdminClient(
-            **brokers.kafka_python(), kafka_client=client, request_timeout_ms=milliseconds,
-            bootstrap_timeout_ms=milliseconds,
-        )  # fmt: skip
         try:
-            yield admin
+            admin = KafkaAdminClient(
+                **brokers.kafka_python(), kafka_client=client, request_timeout_ms=milliseconds,
+                bootstrap_timeout_ms=milliseconds,
+            )  # fmt: skip
+            with closing(admin):
+                yield admin
         finally:
-            admin.close()
-    except KafkaError as error:
-        for one in made:  # an attempt to connect that failed leaves it open
-            one.close()
+            for one in made:  # an attempt to connect that failed leaves it open
+                one.close()
+    except (KafkaError, RuntimeError, OSError) as error:  # RuntimeError: the brokers have no controller at the moment
         raise Retriable(f"Kafka at {brokers}: {error}", retry_after=2.0) from error
