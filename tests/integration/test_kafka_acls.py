@@ -26,7 +26,7 @@ from cdc.topology.roles import ROLES, KafkaRole
 from cdc.topology.topology import Topology
 from tailorbird.cli.app import app
 from tests.support.kafka_work import WORK
-from tests.support.secured_kafka import PASSWORD, SecuredKafka
+from tests.support.secured_kafka import PASSWORD, SecuredKafka, log_of
 from tests.support.waiting import wait_for
 
 # without the mark `kafka`: the other tests of the secured broker are in the worker of all servers
@@ -121,18 +121,20 @@ def test_the_documented_grants_suffice(secured: Secured) -> None:
 
 def test_grants_are_given_by_a_command(secured: Secured, tmp_path: Path) -> None:
     """`tailorbird acls --apply` gives a role exactly what `tailorbird acls` prints."""
-    file = tmp_path / "plain.yml"
+    file = tmp_path / "administrator.yml"
     text = secured.file.read_text(encoding="utf-8")
-    file.write_text(
-        f"{text[: text.index('log:')]}log: {{bootstrap_servers: '{secured.kafka.plain}'}}\n", encoding="utf-8"
+    log = log_of(secured.kafka, tmp_path).replace(
+        "username:", "roles: {indexer: {username: i, password: p}}, username:"
     )
+    file.write_text(f"{text[: text.index('log:')]}log: {log}\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["acls", str(file), "--role", "indexer", "--apply"])
     assert done.exit_code == 0, done.output
+    assert "granted to User:i, " in done.stdout
     wanted = {
         (grant.name, grant.prefixed, operation)
         for grant in grants(load_topology(str(file)), "indexer") for operation in grant.operations
     }  # fmt: skip
-    wait_for(lambda: secured.kafka.rules("indexer") == wanted, "the grants are not there")
+    wait_for(lambda: secured.kafka.rules("i") == wanted, "the grants are not there")
 
 
 def removals(topology: Callable[[KafkaRole], Topology]) -> Iterator[tuple[KafkaRole, Grant, Operation]]:

@@ -81,3 +81,25 @@ def test_acls_prints_all_grants_of_all_roles(tmp_path: Path) -> None:
     )
     assert "signals" in CliRunner().invoke(app, ["acls", file, "--role", "capture"]).stdout
     assert CliRunner().invoke(app, ["acls", file, "--role", "boss"]).exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("roles", "options", "why", "granted"),
+    [
+        ("{capture: {username: c, password: p}}", [], "no login for the role gateway", []),
+        ("{capture: {username: c, password: p}}", ["--role", "join"], "no login for the role join", []),
+        ("{join: {username: j, password: '${NOWHERE}'}}", ["--role", "join"], "variable NOWHERE", []),
+        ("{capture: {username: c, password: p}}", ["--role", "capture"], "", ["User:c"]),
+    ],
+)
+def test_rights_are_granted_to_logins_of_the_topology_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roles: str, options: list[str], why: str, granted: list[str]
+) -> None:
+    """Someone else may have the invented name of a role without a login. Nothing is granted before all are checked."""
+    found = list[str]()
+    monkeypatch.setattr("cdc.process.kafka_admin.allow", lambda brokers, principal, wanted: found.append(principal))
+    done = CliRunner().invoke(app, ["acls", written(tmp_path, roles), "--apply", *options])
+    assert (found, done.exit_code == 0) == (granted, bool(granted)), done.output
+    assert why in str(done.exception or "")
+    for principal in granted:
+        assert f"granted to {principal}, the login of the role capture:" in done.stdout.splitlines()[0]

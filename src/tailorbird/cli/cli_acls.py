@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cdc.topology.roles import KafkaRole
     from cdc.topology.topology import Topology
 
@@ -23,7 +25,7 @@ def acls(
     """Print the grants that each role needs in Kafka, for access control lists, or give them with --apply.
 
     Contacts no server without --apply. A principal is the login of the role under `log.security.roles` of the topology,
-    else `ROLE`.
+    else `ROLE`, to which --apply grants nothing.
 
     Example: tailorbird acls topologies/shop.yml --role capture --commands
     """
@@ -36,12 +38,14 @@ def acls(
     topology = read_file(file)
     if role is not None and role not in ROLES:
         raise UsageError(f"there is no role {role}", f"one of {', '.join(ROLES)}")
-    for one in ROLES:
-        if role not in (None, one):
-            continue
+    chosen = [one for one in ROLES if role in (None, one)]
+    if apply:
+        _check_logins(topology, chosen)
+    for one in chosen:
         principal = principal_of(topology, one)
         if apply:
             allow(topology.log.brokers, principal, grants(topology, one))
+            typer.echo(f"granted to {principal}, the login of the role {one}:", err=as_json or commands)
         for grant in grants(topology, one):
             if as_json:
                 typer.echo(json.dumps({"role": one, "principal": principal, **dataclasses.asdict(grant)}))
@@ -57,12 +61,35 @@ def principal_of(topology: Topology, role: KafkaRole) -> str:
 
     `User:ROLE` stands for a login that the topology lacks. Raises UsageError for an unreadable certificate.
     """
+    return login_of(topology, role) or f"User:{role}"
+
+
+def login_of(topology: Topology, role: KafkaRole) -> str | None:
+    """Return Kafka's name of the login that the topology has for a role, None if there is none that this host can read.
+
+    Raises UsageError for an unreadable certificate.
+    """
     from cdc.model.brokers import KafkaSecurity
 
     found = topology.log.roles.get(role, topology.log.brokers.security)
     if not isinstance(found, KafkaSecurity) or (found.username is None and found.certificate_file is None):
-        return f"User:{role}"
+        return None
     return f"User:{found.username or _subject(found.certificate_file or '')}"
+
+
+def _check_logins(topology: Topology, roles: Sequence[KafkaRole]) -> None:
+    """Raise the error of a role that has no login here: nobody knows to which principal its rights must be granted."""
+    from cdc.model.errors import TopologyError, UsageError
+
+    for role in roles:
+        found = topology.log.roles.get(role)
+        if isinstance(found, TopologyError):
+            raise found
+        if login_of(topology, role) is None:
+            raise UsageError(
+                f"{topology.file}: log.security has no login for the role {role}, so --apply grants nothing",
+                f"add {role} to log.security.roles, or grant the rights of one role by --role",
+            )
 
 
 def _subject(file: str) -> str:
