@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 from cdc.model.errors import UsageError
 from cdc.topology.reader import read_topology
-from joins.cluster.file_archive import unpacked
+from joins.cluster.file_archive import unpacked, write_archive
+from joins.cluster.file_submit import cluster_command
 from joins.cluster.submit import Shipped, shown, submit_command
 
 TEXT = """
@@ -119,6 +122,72 @@ def test_an_environment_is_unpacked_once(tmp_path: Path) -> None:
     (found / "mark").touch()
     assert (unpacked(packed, tmp_path / "submit") / "mark").exists()
     assert os.listdir(tmp_path / "submit") == [found.name]
-    packed.write_bytes(b"no archive")
-    with pytest.raises(UsageError, match=r"env\.tar\.gz"):
+    assert found.stat().st_mode & 0o777 == 0o755, "workers of other accounts enter it"
+
+
+def packed_environment(folder: Path) -> Path:
+    """Write a packed environment whose only file is its interpreter."""
+    packed = folder / "env.tar.gz"
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").write_text(random.Random(1).randbytes(50_000).hex())
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(folder / "bin", "bin")
+    return packed
+
+
+@pytest.mark.parametrize("damage", ["no archive", "truncated", "changed", "short"])
+def test_a_damaged_environment_is_refused(tmp_path: Path, damage: str) -> None:
+    """The error names the file, and nothing remains."""
+    packed = packed_environment(tmp_path)
+    content = packed.read_bytes()
+    changed = content[:20_000] + b"\xff" * 200 + content[20_200:]
+    packed.write_bytes(
+        {"no archive": b"no archive", "truncated": content[:30_000], "changed": changed, "short": content[:5]}[damage]
+    )
+    with pytest.raises(UsageError, match=r"env\.tar\.gz") as refused:
         unpacked(packed, tmp_path / "submit")
+    assert "venv-pack" in refused.value.hint
+    assert os.listdir(tmp_path / "submit") == []
+
+
+def test_two_submits_unpack_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one uses the folder of the first, and leaves none of its own."""
+    packed, submit = packed_environment(tmp_path), tmp_path / "submit"
+    rename = Path.rename
+
+    def later(self: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", rename)
+        assert unpacked(packed, submit) == target, "the other one is complete"
+        return self.rename(target)
+
+    monkeypatch.setattr(Path, "rename", later)
+    found = unpacked(packed, submit)
+    assert (found / "bin" / "python").stat().st_size == 100_000
+    assert os.listdir(submit) == [found.name]
+
+
+def test_two_submits_write_the_sources_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each writes its own file before it replaces the archive."""
+    (tmp_path / "joins").mkdir()
+    (tmp_path / "joins" / "a.py").write_text("x")
+    target, replace = tmp_path / "submit" / "t.zip", Path.replace
+
+    def later(self: Path, to: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        write_archive(tmp_path, target)
+        return self.replace(to)
+
+    monkeypatch.setattr(Path, "replace", later)
+    write_archive(tmp_path, target)
+    assert zipfile.ZipFile(target).namelist() == ["joins/a.py"]
+    assert os.listdir(target.parent) == ["t.zip"]
+
+
+def test_a_cluster_unpacks_local_environments_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark could fetch an address for executors, but not for the driver."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    topology = read_topology(TEXT, file="t.yml", environ={"SECRET": "hunter2"})
+    tables = list(topology.tables.values())
+    with pytest.raises(UsageError, match="--deploy-mode cluster needs a local file") as refused:
+        cluster_command(topology, tables, master="spark://m:7077", environment="hdfs://n/env.tar.gz", mode="cluster")
+    assert "copy it" in refused.value.hint

@@ -27,7 +27,10 @@ def cluster_command(
     """Return the words of the spark-submit command. The parameters are described at `submit_command`.
 
     With `mode` "cluster", a packed environment is unpacked to TAILORBIRD_HOME, which all nodes see. Raises UsageError
-    if the environment or Spark's jars are missing."""
+    if Spark's jars or the environment are missing, or if it is not a local file that can be unpacked."""
+    if environment is not None and "://" in environment and mode == "cluster":
+        where = "copy it to a folder of this machine; all nodes see the copy that is unpacked to TAILORBIRD_HOME"
+        raise UsageError(f"{environment}: --deploy-mode cluster needs a local file", where)
     if environment is not None and "://" not in environment and not Path(environment).is_file():
         raise UsageError(f"{environment}: no such file", "pack one: venv-pack -o environment.tar.gz (docs/cluster.md)")
     sources, python = Path(__file__).resolve().parents[2], sys.executable
