@@ -18,10 +18,14 @@ from ingest.binlog.format.flavour import EnumIndex
 from ingest.binlog.format.tablemap import TableMap
 from ingest.binlog.json.jsonb import JSON_NULL
 from ingest.binlog.reading.events import RawEvent
+from ingest.binlog.reading.position import BinlogPosition
 from ingest.binlog.reading.second_opinion import DecoderComparison, DecoderDifference, OtherRows, same
 from ingest.binlog.reading.stream import RowBatch
 from ingest.binlog.rows.rows import TableDecoder
+from ingest.binlog.transports.mysql_second_opinion import other_rows
+from ingest.binlog.transports.uri import ServerAddress
 from tailorbird.cli.app import app
+from tailorbird.cli.capture.cli_binlog_compare import tables_filter
 from tests.ingest.binlog.binlog_servers import Server
 from tests.ingest.binlog.type_cases import cases_of
 from tests.ingest.binlog.type_matrix import prepare, run
@@ -86,8 +90,8 @@ def other(end: int, *rows: tuple[dict[str, Any], ...], failed: str = "", file: s
     return OtherRows(file=file, end=end, table="d.t", rows=rows, failed=failed)
 
 
-def found(ours: list[RowBatch], theirs: list[OtherRows]) -> list[DecoderDifference]:
-    comparison = DecoderComparison(hides=lambda table, column: (table, column) == ("d.t", "pin"))
+def found(ours: list[RowBatch], theirs: list[OtherRows], *, filtered: bool = False) -> list[DecoderDifference]:
+    comparison = DecoderComparison(hides=lambda table, column: (table, column) == ("d.t", "pin"), filtered=filtered)
     differences = list(comparison.compare(iter(ours), iter(theirs)))
     assert comparison.counts["differences"] == len(differences)
     return differences
@@ -108,6 +112,57 @@ def test_events_are_paired_by_their_place() -> None:
     assert (one.kind, one.ours, one.theirs) == ("rows", "d.t: 1", "d.t: 2")
     (one,) = found(ours[:1], [other(100, (row,)), other(50, (row,), file="binlog.0000010")])
     assert one.kind == "extra", "the next file comes after the older one"
+
+
+def test_an_unreadable_event_of_an_unknown_table_is_no_difference_if_tables_are_chosen() -> None:
+    """It may be of a table that was not asked for. If it is of a chosen one, that table's rows are missing."""
+    row = {"id": 1, "pin": 2}
+    unknown = OtherRows(file="binlog.000009", end=100, table="", failed="mysql-replication raised KeyError")
+    ours, theirs = [batch(100, row), batch(200, row)], [unknown, other(100, (row,)), unknown, other(200, (row,))]
+    assert {one.kind for one in found(ours, theirs)} == {"failed", "extra"}
+    assert found(ours, theirs, filtered=True) == []
+    (one,) = found(ours, theirs[:3], filtered=True)
+    assert (one.kind, one.table, one.place) == ("missing", "d.t", "binlog.000009:190")
+
+
+@pytest.mark.parametrize(
+    ("tables", "inside", "outside"),
+    [
+        ("Shop.Orders,crm.leads", {"schemas": ["SHOP", "crm"], "tables": ["orders", "LEADS"]},
+         {"schemas": ["other"], "tables": ["users"]}),
+        ("shop.orders,crm.*", {"schemas": ["shop", "CRM"]}, {"schemas": ["other"]}),
+        ("", {}, {}),
+    ],
+)  # fmt: skip
+def test_the_other_decoder_does_not_read_what_nobody_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tables: str, inside: dict[str, list[str]], outside: dict[str, list[str]]
+) -> None:
+    """It receives the names in any case. What fails before its table is known has no table."""
+    given = dict[str, Any]()
+
+    class Stream:
+        log_file, log_pos = "binlog.000009", 100
+
+        def __init__(self, login: Any, **settings: Any) -> None:
+            given.update(settings)
+            self.events = iter([KeyError(246), None])
+
+        def fetchone(self) -> None:
+            if (event := next(self.events)) is not None:
+                raise event
+
+        def close(self) -> None:
+            given["closed"] = True
+
+    monkeypatch.setattr("pymysqlreplication.BinLogStreamReader", Stream)
+    begin = BinlogPosition(file="binlog.000009", position=4)
+    (one,) = other_rows(ServerAddress(host="h", user="u", password="p"), begin, begin, tables_filter(tables))
+    assert (one.table, one.failed, given["closed"]) == ("", "mysql-replication raised KeyError", True)
+    assert {name for name in given if name.startswith("only_")} == {"only_events", *(f"only_{kind}" for kind in inside)}
+    for kind, names in inside.items():
+        assert all(name in given[f"only_{kind}"] for name in names)
+    for kind, names in outside.items():
+        assert not any(name in given[f"only_{kind}"] for name in names)
 
 
 def test_values_of_hidden_columns_are_not_shown() -> None:

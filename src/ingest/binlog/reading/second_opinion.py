@@ -33,7 +33,7 @@ class OtherRows:
     """One rows event as the other decoder returns it. `end` is the place after the event.
 
     `rows` are the images of each row in the log's order: one of an insert or a delete, two of an update. `failed` is
-    why the other decoder could not read it.
+    why the other decoder could not read it. Then `table` may be empty: the table is unknown.
     """
 
     file: str
@@ -41,6 +41,20 @@ class OtherRows:
     table: str
     rows: Sequence[tuple[Image, ...]] = ()
     failed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFilter:
+    """Decides which tables are compared, by database and table.
+
+    `names`: the texts in lower case, such as `shop.orders` and `crm.*`, to which it is restricted; empty: unknown.
+    """
+
+    accepts: Callable[[str, str], bool]
+    names: frozenset[str] = frozenset()
+
+    def __call__(self, database: str, table: str) -> bool:
+        return self.accepts(database, table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +79,18 @@ class DecoderComparison:
     """Compares events in the log's order, and counts. `hides(table, column)` returns whether a value must not be shown.
 
     `counts`: rows events, rows and values that were compared; values `not_compared` by column type; `differences`.
+    `filtered`: only some tables are compared. Then an event that the other decoder cannot read, of an unknown table,
+    is `unreadable` and no difference. If it belongs to a compared table, its rows are `missing`.
     """
 
     hides: Callable[[str, str], bool] = lambda table, column: False
+    filtered: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     not_compared: Counter[str] = field(default_factory=Counter)
 
     def compare(self, ours: Iterator[RowBatch], theirs: Iterator[OtherRows]) -> Iterator[DecoderDifference]:
         """Yield the differences of two readers of one log. Both must end at the same place."""
+        theirs = self._known(theirs) if self.filtered else theirs
         batch, other = next(ours, None), next(theirs, None)
         while batch is not None or other is not None:
             left = place_of(batch) if batch is not None else None
@@ -92,6 +110,14 @@ class DecoderComparison:
                 assert other is not None, "the places are equal"
                 yield from self._event(batch, other)
                 batch, other = next(ours, None), next(theirs, None)
+
+    def _known(self, theirs: Iterator[OtherRows]) -> Iterator[OtherRows]:
+        """Yield the events whose table is known, and count the others."""
+        for other in theirs:
+            if other.table:
+                yield other
+            else:
+                self.counts["unreadable"] += 1
 
     def _noted(self, difference: DecoderDifference) -> DecoderDifference:
         self.counts["differences"] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import pymysql
@@ -12,7 +12,7 @@ import pymysql
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.extras import extras_named
 from ingest.binlog.reading.position import BinlogPosition
-from ingest.binlog.reading.second_opinion import OtherRows, ordered
+from ingest.binlog.reading.second_opinion import OtherRows, TableFilter, ordered
 from ingest.binlog.transports.mysql_transport import tls_options
 from ingest.binlog.transports.uri import ServerAddress
 
@@ -24,9 +24,11 @@ _FAILURES = (
 
 
 def other_rows(
-    address: ServerAddress, start: BinlogPosition, end: BinlogPosition, wanted: Callable[[str, str], bool] | None
+    address: ServerAddress, start: BinlogPosition, end: BinlogPosition, wanted: TableFilter | None
 ) -> Generator[OtherRows]:
     """Yield the rows events of wanted tables between two positions, each a file and an offset.
+
+    An event that cannot be read before its table is known is one without a table, whatever is wanted.
 
     Raises UsageError if the package is missing, and Retriable if the connection fails.
     """
@@ -37,6 +39,7 @@ def other_rows(
         _login(address),
         server_id=random.randrange(1 << 30, 1 << 31), log_file=start.file, log_pos=start.position, resume_stream=True,
         only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent], enable_logging=False,
+        **_only(wanted),
     )  # fmt: skip
     try:
         while True:
@@ -55,6 +58,24 @@ def other_rows(
         raise Retriable(f"mysql-replication lost the server: {error}") from error
     finally:
         stream.close()
+
+
+class _FoldedNames(frozenset[str]):
+    """Contains names in any case; mysql-replication asks by `in`."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
+
+
+def _only(wanted: TableFilter | None) -> dict[str, Any]:
+    """Return the arguments with which mysql-replication decodes no events of other databases and tables."""
+    names = [name.split(".", 1) for name in wanted.names] if wanted is not None else []
+    if not names:
+        return {}
+    only = {"only_schemas": _FoldedNames(database for database, _ in names)}
+    if all(table != "*" for _, table in names):
+        only["only_tables"] = _FoldedNames(table for _, table in names)
+    return only
 
 
 def _rows(event: Any, file: str, end: int) -> OtherRows:
