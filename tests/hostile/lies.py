@@ -204,6 +204,7 @@ def configuration(random: Random) -> Any:
         ("snapshot_locking_mode", ("none", "minimal")),
         ("heartbeat_interval_ms", (0, 1)),
         ("hostname", ("127.0.0.1",)),
+        ("snapshot", ({"hostname": "127.0.0.1"},)),
         ("url", ("mysql://x",)),
         ("password", ("x",)),
         ("ssl_ca", ("/etc/passwd",)),

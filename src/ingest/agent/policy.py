@@ -152,7 +152,8 @@ class AgentLimits:
     - `sources`: the number of sources that the agent captures at a time. Default: 100.
     - `slots`: the number of replication slots of Tailorbird at one PostgreSQL server, with which the agent creates no
       further one. Default: 4.
-    - `poll_interval_ms`: the least time between two polls of a source, in milliseconds. Default: 500.
+    - `poll_interval_ms`: the least time between two polls of a session, in milliseconds; of n sources that poll a
+      table, each waits n times as long. Default: 500.
     - `poll_lag_ms`: the longest `lag` of a polled source, whose rows each poll reads again. Default: 60,000.
     - `poll_rows`: the number of rows that one query of a polled source reads. Default: 10,000.
     - `snapshot_threads`: the number of threads that read one source's tables. Default: 4.

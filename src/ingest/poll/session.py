@@ -49,7 +49,7 @@ class PollSession:
 
     `rows` is the maximum number of records per commit. `idle_commit` is the interval (seconds) of commits without
     changes, `look_again` that of reading the tables' columns. `sharing` returns how many sources poll the same table
-    under one policy, which limits the polls of all of them: the interval is longer by this factor.
+    under one policy: the interval between two polls is longer by this factor. The first poll and dumps do not wait.
     """
 
     reader: PollReader

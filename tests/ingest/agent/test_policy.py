@@ -196,6 +196,28 @@ def test_an_alias_is_not_another_host(key: str) -> None:
     assert "hidden" not in repr(source)
 
 
+@pytest.mark.parametrize(
+    "replica",
+    [
+        {"hostname": "evil.example.org"},
+        {"hostname": "10.0.0.6", "port": 3306, "ssl_mode": "disabled"},
+        {},
+        None,
+        "evil",
+    ],
+)
+def test_a_gateway_names_no_replica(replica: Any) -> None:
+    """The agent logs in at the replica and reads tables from it, so its address is the policy's, or there is none."""
+    with pytest.raises(UsageError, match="snapshot cannot be set by the gateway"):
+        run({"tables": {"orders": {}}, "snapshot": replica})
+    own = "    snapshot: {hostname: 10.0.0.7, ssl_mode: required}\n    databases:"
+    for text, address in ((POLICY, None), (POLICY.replace("    databases:", own), "10.0.0.7")):
+        spec = spec_of({"agents": ["a1"], "connection": "shop-db", "database": "shop", "tables": ["orders"]}, "t", "s")
+        forged = replace(spec, keys={**spec.keys, "snapshot": {"hostname": "evil.example.org"}})
+        found = narrowed(policy(text), forged, source_of(forged, "t", "s"), condition).source.snapshot
+        assert (found and found.hostname) == address
+
+
 def test_conditions_use_no_column_that_must_not_leave() -> None:
     """Conditions of configurations and signals are checked, because their results would reveal hidden values.
 
