@@ -4,6 +4,7 @@ gateway: a polled database, topics of Kafka, a MaxScale, and syslog."""
 from __future__ import annotations
 
 import copy
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -46,15 +47,35 @@ COLUMNS = {
     "accounts": {"ssn": "bigint", "public_id": "int", "name": "varchar(60)"},
     "orders": {"id": "int", "total": "decimal(10,2)"},
 }
+_VALUES = 16  # different values of each hidden text, so that the digest of each can be searched
 KEYS = {"customers": "id", "accounts": "public_id", "orders": "id"}
+
+
+class Listener:
+    """A server to which a gateway could direct an agent. It counts the connections, of which there must be none."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port, self.connections = self._socket.getsockname()[1], 0
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+
+    def _listen(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                self._socket.accept()[0].close()
+                self.connections += 1
 
 
 def rows(turn: int) -> dict[str, dict[str, Any]]:
     """Return a row of each table. Hidden values contain the mark, or the number."""
-    row, name = turn % 8, f"{PUBLIC}{turn}"
+    row, name, few = turn % 8, f"{PUBLIC}{turn}", turn % _VALUES
     return {
         "customers": {
-            "id": row, "name": name, "email": f"{MARK}mail{turn}", "pin": f"{MARK}pin{row}t{turn}",
+            "id": row, "name": name, "email": f"{MARK}mail{few}", "pin": f"{MARK}pin{few}",
             "level": f"{MARK}l",
         },
         "accounts": {"ssn": NUMBER + row, "public_id": row, "name": name},
@@ -85,6 +106,7 @@ class GuardedSource(GuardedDatabase):
     """A source of one kind."""
 
     kind: Kind = field(kw_only=True)
+    listener: Listener = field(default_factory=Listener)
 
     def is_whole(self, lies: Lies) -> bool:
         """Return whether a row has arrived, and what follows it was committed: sessions resume from there."""
@@ -101,7 +123,14 @@ class GuardedSource(GuardedDatabase):
             made = copy.deepcopy(self.base)
             for _ in range(random.randrange(3)):
                 _change(random, made)
-        for key, values in self.kind.odd.items():
+        port = self.listener.port
+        elsewhere: dict[str, tuple[Any, ...]] = {
+            "hostname": ("127.0.0.1",), "port": (port,), "bootstrap_servers": (f"127.0.0.1:{port}",),
+            "url": (f"mysql+pymysql://cdc:cdc@127.0.0.1:{port}/kept", "sqlite:////etc/passwd"),
+            "snapshot": ({"hostname": "127.0.0.1", "port": port},), "listen": ({"udp": f"127.0.0.1:{port}"},),
+            "username": ("anna",), "security": ({"protocol": "PLAINTEXT"},),
+        }  # fmt: skip
+        for key, values in {**elsewhere, **self.kind.odd}.items():
             if random.random() < 0.1:
                 made[key] = random.choice(values)
         return self.renamed(made)
@@ -110,7 +139,7 @@ class GuardedSource(GuardedDatabase):
         """See `Kind`."""
         content = orjson.dumps(value)
         for old, new in self.kind.named:
-            content = content.replace(old, new)
+            content = re.sub(rb"\b" + old + rb"\b", new, content)  # whole words: `hostname` remains
         return orjson.loads(content)
 
 
@@ -139,8 +168,9 @@ def guarded_source(kind: Kind, folder: Path) -> Iterator[GuardedSource]:
     source = GuardedSource(None, gateway, policy, base=kind.base, key=kind.key, kind=kind)  # type: ignore[arg-type]
     source.histories, source.selected = 0, b'"snapshot":"true"'  # a polled row is always "read"
     source.secrets += secret_forms()
-    for row in range(8):
-        source.secrets += digests_of(str(NUMBER + row))
+    hidden = [str(NUMBER + row) for row in range(8)]
+    hidden += [str(rows(turn)["customers"][column]) for turn in range(_VALUES) for column in ("email", "pin", "level")]
+    source.secrets += [form for value in dict.fromkeys(hidden) for form in digests_of(value)]
     stopped = threading.Event()
 
     def change() -> None:
@@ -160,6 +190,7 @@ def guarded_source(kind: Kind, folder: Path) -> Iterator[GuardedSource]:
                 traffic.join(60)
     finally:
         gateway.close()
+        source.listener.close()
 
 
 def _tables(**options: str) -> str:
@@ -210,7 +241,7 @@ def polled(server: Server) -> Iterator[Kind]:
             odd={
                 "cursor": ("pin", "email", "ssn", "PIN", "`pin`", "id", "updated_at", "level"),
                 "mode": ("feed", "updated_at"), "lag": ("0s", "1s", "1h", "2h"), "limit": (1, 2, 100_000),
-                "interval": ("1ms", "1s"), "url": ("sqlite:////etc/passwd",), "capture": ("log", "poll"),
+                "interval": ("1ms", "1s"), "capture": ("log", "poll"),
                 "alarm_backlog": (1,),
             },
         )  # fmt: skip
@@ -246,8 +277,7 @@ def topics(servers: str, name: str, form: str = "debezium") -> Iterator[Kind]:
         base=_base("kafka", {t: {"columns": COLUMNS[t], "message_key_columns": [KEYS[t]]} for t in RULES}),
         change=change,
         odd={
-            "bootstrap_servers": (servers,), "format": ("upsert", "maxwell", "debezium"), "decimals": ("precise",),
-            "topic": (f"{name}_secrets",), "security": ({"protocol": "PLAINTEXT"},),
+            "format": ("upsert", "maxwell", "debezium"), "decimals": ("precise",), "topic": (f"{name}_secrets",),
         },
     )  # fmt: skip
 
@@ -275,7 +305,7 @@ def maxscale() -> Iterator[Kind]:
             f"    username: foobar\n    password: foopasswd\n{_tables()}",
             base=_base("maxscale", {table: {"message_key_columns": [KEYS[table]]} for table in RULES}),
             change=change,
-            odd={"hostname": ("127.0.0.1",), "port": (server.address[1],), "username": ("anna",)},
+            odd={"server_id": (1,)},
         )  # fmt: skip
 
 
@@ -302,7 +332,7 @@ def syslog(folder: Path) -> Iterator[Kind]:
         f"    databases: {{logs: {{tables: {{messages: {{{rules}}}}}}}}}\n",
         base={"agents": ["a1"], "connection": "db", "type": "syslog", "database": "logs", "tables": {"messages": {}}},
         change=change,
-        odd={"listen": ({"unix": "/tmp/other"}, {"udp": "127.0.0.1:1"}), "database": ("kept", "logs", "LOGS")},
+        odd={"database": ("kept", "logs", "LOGS")},
         workers=1,
         named=(
             (b"customers", b"messages"), (b"kept", b"logs"), (b"email", b"host"), (b"level", b"proc"),

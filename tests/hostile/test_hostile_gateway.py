@@ -64,9 +64,10 @@ def try_signals(database: GuardedDatabase, random: Random) -> int:
     wait_until(lambda: lies.failed or not lies.signals, 4 * LONGEST)  # after a wrong condition, the next session
     commits = lies.commits
     wait_until(lambda: lies.ended or lies.commits >= commits + 2, LONGEST)  # a snapshot that the last one starts
-    database.answered["signals"] += lies.commits > 0
+    read = BATCH - len(lies.signals)
+    database.answered["signals"] += read > 0 and lies.commits > 0
     database.end(name, signals, no_rows=kind == 0)
-    return BATCH - len(lies.signals)
+    return read
 
 
 def try_history(database: GuardedDatabase, random: Random) -> int:
