@@ -56,11 +56,12 @@ sources.
            └ verify/table/hbase_stored_rows, verify/verdict_text, verify/table/source_query     both ends
            └ verify/table/table_stage ─ verify/compare, verify/rounds                           the comparison
            └ verify/table/run_table_repair ─ operate/status/kafka_dead_letters
-               └ verify/table/kafka_reread, verify/table/table_repair, verify/index/file_leaves
+               └ verify/table/kafka_reread, verify/table/table_repair
        └ verify/index/run_index_stage                                                           the index
            └ verify/index/solr_documents, verify/index/hbase_row_documents                      both ends
            └ verify/index/index_stage ─ verify/merging                                          the comparison
            └ verify/index/routine_stage ─ verify/index/index_leaves, verify/index/zk_identity   only what changed
+               └ verify/index/file_leaves                                                       kept until then
            └ verify/index/run_index_repair ─ verify/index/index_repair
        └ cli/verify/cli_verify ─ verify/verdict_text, verify/findings                           printed
 """

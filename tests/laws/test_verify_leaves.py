@@ -80,22 +80,24 @@ class LeafModelRows(ModelRows):
     def versions_between(self, ids: IdRange) -> Iterator[tuple[str, int]]:
         return ((key, row.version) for key, row in self._between(ids))
 
-    def compacted(self) -> Mapping[str, int]:
-        return {"": self._tracked.compactions}
+    def store_files(self) -> Mapping[str, Sequence[str]]:
+        return {"": (f"file {self._tracked.compactions}",)}
 
     def expiry(self) -> int:
         return 0
 
-    def changed(self, timestamp: int, compacted: Mapping[str, int]) -> RowChanges:
-        before = self.compacted()
+    def changed(self, timestamp: int, known: Mapping[str, Sequence[str]]) -> RowChanges:
+        before = self.store_files()
         self._tracked.steps()
         ids = {key for key, at in self._tracked.cells if at >= timestamp}
-        unknown = [] if compacted == before == self.compacted() else [IdRange("", None)]
-        return RowChanges(ids=ids, unknown=unknown, compacted=before)
+        unknown = [] if known == before == self.store_files() else [IdRange("", None)]
+        return RowChanges(ids=ids, unknown=unknown, store_files=before)
 
 
 class LeafModelShown(ModelShown):
     """The index of a model, by ranges. `nodes` counts the ranges that Solr has summed."""
+
+    late = 0
 
     def __init__(self, model: TrackedModel) -> None:
         super().__init__(model)
@@ -338,6 +340,20 @@ def test_a_swap_of_equal_versions_is_found() -> None:
     assert kinds_of(compared) == {"a0": "missing", "a0x": "extra"}
 
 
+def test_a_write_that_becomes_visible_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write whose `_version_` is below the greatest visible one, but whose commit is later, is read again."""
+    model = a_world(4)
+    leaves = compared_all(model)
+    kind = changed(model, STILL[0])
+    model.held[STILL[0]]["_version_"] = leaves.newest - 3
+    model.commit()
+    missed, _ = routine(model).compare_from(leaves)
+    assert kinds_of(missed) == {}
+    monkeypatch.setattr(LeafModelShown, "late", 5)
+    found, _ = routine(model).compare_from(leaves)
+    assert kinds_of(found) == {STILL[0]: kind}
+
+
 @pytest.mark.parametrize("changes", [0, 1, 10, 30])
 def test_the_rows_read_are_those_of_changed_leaves(changes: int) -> None:
     """The cost is proportional to the changes: each reads at most the rows of its own leaf again."""
@@ -396,7 +412,7 @@ def test_the_stored_leaves_are_those_that_were_written(tmp_path: Path) -> None:
     assert file.read({"layout": "2"}) == "since the last comparison there is another layout"
     [path] = (tmp_path / "verify").iterdir()
     text = path.read_text()
-    path.write_text(text.replace('"format":1', '"format":0'))
+    path.write_text(text.replace('"format":2', '"format":1'))
     assert file.read({"layout": "1"}) == "the last comparison was stored by another version"
     path.write_text(text[: len(text) // 2])
     assert "cannot be read" in str(file.read({"layout": "1"}))
@@ -443,7 +459,7 @@ def test_without_the_raw_scan_all_rows_are_counted(monkeypatch: pytest.MonkeyPat
     deleted_directly(model, STILL[1])
     model.settle()
     monkeypatch.setattr(
-        LeafModelRows, "changed", lambda *_: RowChanges(ids=(), unknown=(IdRange("", None),), compacted={})
+        LeafModelRows, "changed", lambda *_: RowChanges(ids=(), unknown=(IdRange("", None),), store_files={})
     )
     one = routine(model)
     compared, _ = one.compare_from(leaves)
@@ -463,7 +479,8 @@ def test_the_law_depends_on_each_source_of_change(monkeypatch: pytest.MonkeyPatc
             if source == "rewritten":
                 patched.setattr(LeafModelShown, "rewritten", lambda *_: iter(()))
             elif source == "changed":
-                patched.setattr(LeafModelRows, "changed", lambda *_: RowChanges(ids=(), unknown=(), compacted={"": 0}))
+                nothing = RowChanges(ids=(), unknown=(), store_files={"": ("file 0",)})
+                patched.setattr(LeafModelRows, "changed", lambda *_, nothing=nothing: nothing)
             else:
                 patched.setattr(index_leaves, "differing_leaves", lambda *_: set())
             without, _ = routine(model).compare_from(leaves)

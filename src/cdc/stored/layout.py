@@ -92,6 +92,11 @@ def timestamp_row(table: str, query_id: str, batch: int) -> bytes:
     return f"stamp/{table}/{query_id}/{batch:012d}".encode()
 
 
+def repairs_row(table: str) -> bytes:
+    """Return the row key under which the repairs of a table are counted: column `f:count`, 8 bytes big-endian."""
+    return f"repairs/{table}".encode()
+
+
 def dump_layout(layout: Layout) -> bytes:
     """Return the stored form, JSON in UTF-8; inverse of `load_layout`."""
     return json.dumps(

@@ -492,22 +492,16 @@ class ScanResponse(_message.Message):
     more_results_in_region: bool
     def __init__(self, scanner_id: _Optional[int] = ..., more_results: _Optional[bool] = ..., results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., more_results_in_region: _Optional[bool] = ...) -> None: ...
 
-class RegionLoad(_message.Message):
-    __slots__ = ("region_specifier", "last_major_compaction_ts")
-    REGION_SPECIFIER_FIELD_NUMBER: _ClassVar[int]
-    LAST_MAJOR_COMPACTION_TS_FIELD_NUMBER: _ClassVar[int]
-    region_specifier: RegionSpecifier
-    last_major_compaction_ts: int
-    def __init__(self, region_specifier: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., last_major_compaction_ts: _Optional[int] = ...) -> None: ...
+class GetStoreFileRequest(_message.Message):
+    __slots__ = ("region", "family")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    region: RegionSpecifier
+    family: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, region: _Optional[_Union[RegionSpecifier, _Mapping]] = ..., family: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
-class GetRegionLoadRequest(_message.Message):
-    __slots__ = ("table_name",)
-    TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
-    table_name: TableName
-    def __init__(self, table_name: _Optional[_Union[TableName, _Mapping]] = ...) -> None: ...
-
-class GetRegionLoadResponse(_message.Message):
-    __slots__ = ("region_loads",)
-    REGION_LOADS_FIELD_NUMBER: _ClassVar[int]
-    region_loads: _containers.RepeatedCompositeFieldContainer[RegionLoad]
-    def __init__(self, region_loads: _Optional[_Iterable[_Union[RegionLoad, _Mapping]]] = ...) -> None: ...
+class GetStoreFileResponse(_message.Message):
+    __slots__ = ("store_file",)
+    STORE_FILE_FIELD_NUMBER: _ClassVar[int]
+    store_file: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, store_file: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -83,6 +83,11 @@ class SolrCollection:
         with self._schema_lock:
             return self._lacking(list(wanted))
 
+    def field_types(self) -> dict[str, str]:
+        """Return the type of each field of the schema."""
+        found = self._schema("GET", "/schema/fields", None)["fields"]
+        return {field["name"]: _type_text(field["type"], bool(field.get("multiValued"))) for field in found}
+
     def _lacking(self, wanted: Sequence[Field]) -> list[Field]:
         """Return the fields that the schema lacks.
 

@@ -2,12 +2,14 @@
 
 Each region is scanned with a time range over HBase's own RPC, because the Thrift server offers none. The scan also
 returns delete markers (a raw scan). HBase skips store files that are completely older. A major compaction drops
-delete markers, so a region with one since the last scan is reported as `unknown`: its rows must be counted again."""
+delete markers, so a region that may have had one since the last scan is reported as `unknown`: its rows must be counted
+again. A major compaction replaces all files of a region, so there was none while one of the earlier files remains. The
+time that a region reports of its last one would not do: it is 0 again once a minor compaction merged that file."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +48,11 @@ class RegionRange:
 class TableChanges:
     """The row keys that were written or deleted, and the regions that do not show all deletes.
 
-    `compacted`: by region the time of its oldest file that a major compaction wrote (0: none), from before the
-    scan."""
+    `store_files`: the names of each region's files, from before the scan."""
 
     keys: frozenset[bytes]
     unknown: tuple[RegionRange, ...]
-    compacted: Mapping[str, int]
+    store_files: Mapping[str, Sequence[str]]
 
 
 class ChangedRows:
@@ -68,28 +69,31 @@ class ChangedRows:
         seconds = {name.rstrip(b":"): int(found["time_to_live"]) for name, found in families.items()}[self._family]
         return 0 if seconds in _NO_EXPIRY else seconds
 
-    def compacted(self) -> Mapping[str, int]:
-        """Return by region the time of its oldest file that a major compaction wrote."""
-        return self._compacted(self._regions())
+    def store_files(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of each region's files."""
+        return self._store_files(self._regions())
 
-    def since(self, timestamp: int, known: Mapping[str, int]) -> TableChanges:
-        """Return the changes whose HBase timestamp is `timestamp` or later. `known` is `compacted` of the last scan.
+    def since(self, timestamp: int, known: Mapping[str, Sequence[str]]) -> TableChanges:
+        """Return the changes whose HBase timestamp is `timestamp` or later. `known`: `store_files` of the last scan.
 
         Raises Retriable while a server is unavailable or a region moves, Fatal if HBase refuses a call, for example
         because it requires Kerberos."""
         regions = self._regions()
-        before = self._compacted(regions)
+        before = self._store_files(regions)
         keys: set[bytes] = set()
         for region in regions:
-            if known.get(_text(region)) == before.get(_text(region)) is not None:
+            if has_all_deletes(known.get(_text(region)), before.get(_text(region))):
                 keys.update(self._changed(region, timestamp))
         # a major compaction during the scan may have dropped markers before the scan reached them
-        after = self._compacted(regions)
+        after = self._store_files(regions)
         unknown = [
-            one for one in regions if not known.get(_text(one)) == before.get(_text(one)) == after.get(_text(one))
+            one
+            for one, name in zip(regions, map(_text, regions), strict=True)
+            if not has_all_deletes(known.get(name), before.get(name))
+            or not has_all_deletes(before.get(name), after.get(name))
         ]
         return TableChanges(
-            keys=frozenset(key for key in keys if not is_barrier(key)), unknown=tuple(unknown), compacted=before
+            keys=frozenset(key for key in keys if not is_barrier(key)), unknown=tuple(unknown), store_files=before
         )
 
     def _changed(self, region: RegionRange, timestamp: int) -> Iterator[bytes]:
@@ -118,17 +122,15 @@ class ChangedRows:
             with contextlib.suppress(Fatal, Retriable):  # the server closes a scanner at the region's end
                 server.call("Scan", closing, pb.ScanResponse)
 
-    def _compacted(self, regions: list[RegionRange]) -> dict[str, int]:
-        namespace, _, qualifier = self._name.rpartition(":")
-        table = pb.TableName(namespace=namespace.encode(), qualifier=qualifier.encode())
-        found: dict[str, int] = {}
+    def _store_files(self, regions: list[RegionRange]) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
         for host, port in sorted({(region.host, region.port) for region in regions}):
             with HBaseRpc(host, port, "AdminService", name=_SERVER, reach=_REACH) as server:
-                answer = server.call(
-                    "GetRegionLoad", pb.GetRegionLoadRequest(table_name=table), pb.GetRegionLoadResponse
-                )
-            for load in answer.region_loads:
-                found[load.region_specifier.value.decode("latin-1")] = load.last_major_compaction_ts
+                for region in regions:
+                    if (region.host, region.port) == (host, port):
+                        request = pb.GetStoreFileRequest(region=_specifier(region), family=[self._family])
+                        answer = server.call("GetStoreFile", request, pb.GetStoreFileResponse)
+                        found[_text(region)] = tuple(answer.store_file)
         return found
 
     def _regions(self) -> list[RegionRange]:
@@ -155,6 +157,15 @@ class ChangedRows:
             raise Retriable(
                 f"HBase's Thrift server at {self._thrift} does not answer: {error}", "`tailorbird stack status`"
             ) from error
+
+
+def has_all_deletes(before: Sequence[str] | None, now: Sequence[str] | None) -> bool:
+    """Return whether a region had no major compaction between two states of its files (None: unknown).
+
+    Without any file at both times there was none either: each compaction leaves a file, if cells do not expire."""
+    if before is None or now is None:
+        return False
+    return not set(before).isdisjoint(now) or not (before or now)
 
 
 def _text(region: RegionRange) -> str:

@@ -29,6 +29,7 @@ from cdc.stored.layout import (
     layout_row,
     layout_rows_prefix,
     load_layout,
+    repairs_row,
 )
 from cdc.stored.layout import timestamp_row as timestamp_row_of
 from cdc.topology.topology import SchemaChangeBehavior, Table, Topology
@@ -38,6 +39,7 @@ from joins.stores.evolution import evolved
 
 T = TypeVar("T")
 _LONG = struct.Struct(">q")
+_REPAIRS = LAYOUTS_FAMILY + b":count"
 _TIMEOUT_MS = 60_000
 _RESTED = 30.0  # half of the default idle timeout of HBase's Thrift server
 _ROWS_PER_CALL = 500
@@ -212,6 +214,19 @@ class JoinedTable:
                         batch.delete(row, columns=(LAYOUTS_FAMILY,))
 
         self.hbase.call(forget)
+
+    def count_repair(self) -> None:
+        """Increase the number of repairs of the table, which every host sees.
+
+        Call it before and after deletes under old timestamps: a scan for later timestamps cannot see them."""
+        row = repairs_row(self.name)
+        self.hbase.call(lambda c: c.table(self.layouts).counter_inc(row, _REPAIRS))
+
+    def repairs(self) -> int:
+        """Return the number that `count_repair` increases, or 0."""
+        row = repairs_row(self.name)
+        found = self.hbase.call(lambda c: c.table(self.layouts).row(row))
+        return _LONG.unpack(found[_REPAIRS])[0] if found else 0
 
     def write_barriers(self, barriers: Sequence[Barrier], batch_timestamp: int) -> None:
         """Put one barrier per bucket at `batch_timestamp` + 1. Call it after every row of the batch was accepted."""

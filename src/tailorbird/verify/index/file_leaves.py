@@ -4,7 +4,6 @@ If the file is deleted, the next run with `--changed-since last` compares all ro
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from cdc.merkle.tree import Digest
 from cdc.process.file_private import create_private, private_folder
 from tailorbird.verify.index.index_leaves import IndexLeaf, IndexLeaves
 
-FORMAT = 1
+FORMAT = 2
 
 log = structlog.get_logger()
 
@@ -39,7 +38,7 @@ class LeavesFile:
             stored = _read(found)
         except FileNotFoundError:
             return "no earlier comparison is stored here"
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             return f"{self._file} cannot be read: {error!r}"
         changed = [
             name for name in identity.keys() | stored.identity.keys() if stored.identity.get(name) != identity.get(name)
@@ -51,7 +50,9 @@ class LeavesFile:
         try:
             self._write(leaves)
         except OSError as error:  # the comparison itself is complete
-            log.warning("leaves_not_stored", reason=str(error), effect="the next run compares all rows")
+            log.warning(
+                "leaves_not_stored", path=str(self._file), reason=str(error), effect="the next run compares all rows"
+            )
             self.forget()
 
     def _write(self, leaves: IndexLeaves) -> None:
@@ -61,27 +62,38 @@ class LeavesFile:
             "cut": leaves.cut,
             "newest": leaves.newest,
             "identity": dict(leaves.identity),
-            "compacted": dict(leaves.compacted),
+            "store_files": {name: list(files) for name, files in leaves.store_files.items()},
             "leaves": [
                 [leaf.start, leaf.digest.count, f"{leaf.digest.bits:x}", leaf.versions, leaf.open]
                 for leaf in leaves.leaves
             ],
         }
         new = self._file.with_suffix(f".{os.getpid()}.new")
-        with create_private(new) as stream:
-            json.dump(content, stream, separators=(",", ":"))
-        os.replace(new, self._file)
+        try:
+            with create_private(new) as stream:
+                json.dump(content, stream, separators=(",", ":"))
+            os.replace(new, self._file)
+        except OSError:
+            _deleted(new)
+            raise
 
     def forget(self) -> None:
-        """Delete the stored leaves."""
-        with contextlib.suppress(FileNotFoundError):
-            self._file.unlink()
+        """Delete the stored leaves. If that fails, a warning has the path."""
+        _deleted(self._file)
+
+
+def _deleted(file: Path) -> None:
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:  # the comparison itself is complete
+        remedy = "delete the file, or give its folder to the user that runs `tailorbird`"
+        log.warning("leaves_not_deleted", path=str(file), reason=str(error), remedy=remedy)
 
 
 def _read(found: dict[str, object]) -> IndexLeaves:
-    leaves, compacted, identity = found["leaves"], found["compacted"], found["identity"]
+    leaves, files, identity = found["leaves"], found["store_files"], found["identity"]
     cut, newest = found["cut"], found["newest"]
-    if not (isinstance(leaves, list) and leaves and isinstance(compacted, dict) and isinstance(identity, dict)):
+    if not (isinstance(leaves, list) and leaves and isinstance(files, dict) and isinstance(identity, dict)):
         raise ValueError("no leaves")
     if not (isinstance(cut, int) and isinstance(newest, int)):
         raise ValueError("no cut")
@@ -92,6 +104,6 @@ def _read(found: dict[str, object]) -> IndexLeaves:
         ),
         cut=cut,
         newest=newest,
-        compacted={str(name): int(at) for name, at in compacted.items()},
+        store_files={str(name): tuple(map(str, some)) for name, some in files.items()},
         identity={str(name): str(value) for name, value in identity.items()},
     )

@@ -94,23 +94,23 @@ class RowDocuments:
             for key, version in page:
                 yield document_id(key), version
 
-    def changed(self, timestamp: int, compacted: Mapping[str, int]) -> RowChanges:
+    def changed(self, timestamp: int, known: Mapping[str, Sequence[str]]) -> RowChanges:
         """Return the changes with this HBase timestamp or a later one. If HBase refuses such a scan, or a region
         moves, all rows are unknown."""
         try:
-            found = self._changes.since(timestamp, compacted)
+            found = self._changes.since(timestamp, known)
         except (Retriable, Fatal, Skippable) as error:
             log.warning("changes_unknown", table=self._table.name, reason=str(error), effect="all rows are counted")
-            return RowChanges(ids=(), unknown=(IdRange("", None),), compacted={})
+            return RowChanges(ids=(), unknown=(IdRange("", None),), store_files={})
         unknown = [IdRange(one.start.hex(), None if one.stop is None else one.stop.hex()) for one in found.unknown]
-        return RowChanges(ids={document_id(key) for key in found.keys}, unknown=unknown, compacted=found.compacted)
+        return RowChanges(ids={document_id(key) for key in found.keys}, unknown=unknown, store_files=found.store_files)
 
-    def compacted(self) -> Mapping[str, int]:
-        """Return by region the time of its oldest file that a major compaction wrote. Empty if HBase refuses."""
+    def store_files(self) -> Mapping[str, Sequence[str]]:
+        """Return the store files of each region. Empty if HBase refuses."""
         try:
-            return self._changes.compacted()
+            return self._changes.store_files()
         except (Retriable, Fatal, Skippable) as error:
-            log.warning("compactions_unknown", table=self._table.name, reason=str(error))
+            log.warning("store_files_unknown", table=self._table.name, reason=str(error))
             return {}
 
     def expiry(self) -> int:
@@ -140,6 +140,7 @@ class RowDocuments:
             "table": f"{self._joined.hbase.address} {self._joined.table}",
             "layout": f"{stored} {' '.join(self._search)}",
             "run of the join": " ".join(self._joined.runs()),
+            "repair of the table": str(self._joined.repairs()),
         }
 
     def document(self, change: RowChange, *, now_ms: int) -> Document:

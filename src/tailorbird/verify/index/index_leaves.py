@@ -8,8 +8,8 @@ A leaf is read again, row by row at both ends, if one of these holds:
 
     it was not equal when it was last read
     HBase has a cell or a delete marker with a later timestamp in it
-    its region had a major compaction, and its rows have another digest now
-    Solr has a document in it that was written later
+    its region may have had a major compaction, and its rows have another digest now
+    Solr has a document in it that was written later, or shortly before
     Solr's number of documents, or the sum of their versions, is not that of its rows
 
 Leaves are cut by number of rows, so their borders are not fixed: the first leaf begins at the least id, each other one
@@ -69,13 +69,13 @@ class IndexLeaves:
     """All leaves of one index, in order, and the state at which they were read.
 
     - `cut`: batch timestamp (ms). All earlier writes of the join were read. `newest`: Solr's greatest `_version_`.
-    - `compacted`: by region of the table the time of its oldest file that a major compaction wrote.
+    - `store_files`: by region of the table the names of its files.
     - `identity`: what the leaves depend on, such as the table's layout and the index's collection."""
 
     leaves: tuple[IndexLeaf, ...]
     cut: int
     newest: int
-    compacted: Mapping[str, int] = field(default_factory=dict)
+    store_files: Mapping[str, Sequence[str]] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -99,23 +99,23 @@ class IndexLeaves:
 class RowChanges:
     """The ids of rows that were written or deleted, and the ranges in which deletes may be missing.
 
-    `compacted` is for the next call."""
+    `store_files` is for the next call."""
 
     ids: Collection[str]
     unknown: Sequence[IdRange]
-    compacted: Mapping[str, int]
+    store_files: Mapping[str, Sequence[str]]
 
 
 class LeafRows(NearRows, Protocol):
     """The near end, with the rows of some ascending ranges, and the changes since an HBase timestamp.
 
-    `compacted` returns what `changed` needs the next time. Empty: unknown, so all rows are counted then. `expiry`
+    `store_files` returns what `changed` needs the next time. Empty: unknown, so all rows are counted then. `expiry`
     returns after how many seconds cells expire, or 0."""
 
     def within(self, ranges: Sequence[IdRange]) -> Iterator[tuple[str, RowDocument]]: ...
     def versions_between(self, ids: IdRange) -> Iterator[tuple[str, int]]: ...
-    def changed(self, timestamp: int, compacted: Mapping[str, int]) -> RowChanges: ...
-    def compacted(self) -> Mapping[str, int]: ...
+    def changed(self, timestamp: int, known: Mapping[str, Sequence[str]]) -> RowChanges: ...
+    def store_files(self) -> Mapping[str, Sequence[str]]: ...
     def expiry(self) -> int: ...
 
 
@@ -123,8 +123,11 @@ class LeafDocuments(FarDocuments, Protocol):
     """The far end, with the documents of some ascending ranges.
 
     `sums` computes the number and the sum of versions of each range in Solr. `newest` returns the greatest
-    `_version_`, `rewritten` the ids of documents with a greater one."""
+    `_version_`, `rewritten` the ids of documents with a greater one. `late`: a write may become visible after one
+    whose `_version_` is greater by this much."""
 
+    @property
+    def late(self) -> int: ...
     def within(self, ranges: Sequence[IdRange]) -> Iterator[tuple[str, Document]]: ...
     def sums(self, ranges: Sequence[IdRange]) -> Sequence[RangeSum]: ...
     def newest(self) -> int: ...
@@ -140,7 +143,7 @@ class ReadLeaves:
     again: int
     suspects: Sequence[str]
     leaves: tuple[IndexLeaf, ...]
-    compacted: Mapping[str, int]
+    store_files: Mapping[str, Sequence[str]]
     compared: int
     counted: int
 
@@ -271,10 +274,10 @@ def read_changed(known: IndexLeaves, rows: LeafRows, shown: LeafDocuments) -> Re
     """Read the leaves again that may have changed since they were read.
 
     Raises Retriable while a server is unavailable."""
-    changes = rows.changed(known.cut + _NEXT_BATCH, known.compacted)
+    changes = rows.changed(known.cut + _NEXT_BATCH, known.store_files)
     # Solr's sums of timestamps that are thousands of years away are not exact
     wanted = {number for number, leaf in enumerate(known.leaves) if leaf.open or leaf.versions >= EXACT}
-    wanted |= known.holding(changes.ids) | known.holding(shown.rewritten(known.newest))
+    wanted |= known.holding(changes.ids) | known.holding(shown.rewritten(known.newest - shown.late))
     counted = 0
     for first, last in runs_of(_touched(known, changes.unknown) - wanted):
         number, moved = _counted(known, rows, first, last)
@@ -293,7 +296,7 @@ def read_changed(known: IndexLeaves, rows: LeafRows, shown: LeafDocuments) -> Re
         again=len(wanted),
         suspects=suspects,
         leaves=rebuilt(known, {first: (last, leaves) for (first, last), leaves in made.items()}),
-        compacted=changes.compacted,
+        store_files=changes.store_files,
         compared=compared,
         counted=counted,
     )

@@ -66,14 +66,14 @@ class RoutineStage:
         # from before the first row is read: whatever is written later is found the next time
         began, cut, newest = self._seconds(), self._cut(), self._shown.newest()
         if known is None:
-            compacted, builder = self._rows.compacted(), LeafBuilder()
+            files, builder = self._rows.store_files(), LeafBuilder()
             compared = self._stage.compare(leaves=builder)
             if cut is None:
                 return compared, None
-            return compared, IndexLeaves(leaves=tuple(builder.built()), cut=cut, newest=newest, compacted=compacted)
+            return compared, IndexLeaves(leaves=tuple(builder.built()), cut=cut, newest=newest, store_files=files)
         read = read_changed(known, self._rows, self._shown)
         leaves = IndexLeaves(
-            leaves=read.leaves, cut=known.cut if cut is None else cut, newest=newest, compacted=read.compacted
+            leaves=read.leaves, cut=known.cut if cut is None else cut, newest=newest, store_files=read.store_files
         )
         compared = self._stage.look(read.suspects[:MOST_SUSPECTS], rows=leaves.rows, began=began)
         verdict = compared.verdict

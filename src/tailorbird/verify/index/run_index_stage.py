@@ -73,7 +73,7 @@ def _verified(request: Request, table: Table, index: Index, terminal: Terminal) 
                     rows=rows,
                     shown=shown,
                     kept=LeavesFile(home(), topology.name, index.name),
-                    identity=IndexIdentity(topology, index, rows).read,
+                    identity=IndexIdentity(topology, index, rows, collection).read,
                     seconds=time.monotonic,
                 )
                 compared = routine.compare(changed=bool(request.since))

@@ -23,6 +23,10 @@ _KEYS_ONLY = 20_000
 _KEYS = 500
 _SUMS, _RANGES = 500, 25  # ranges per request
 _POLL = 0.1
+# Solr assigns `_version_` before it indexes a document, and each shard commits by itself. The greatest visible one
+# says nothing about writes of the last minute, nor about those that wait for their commit.
+_LATE_SECONDS = 60.0
+_VERSION_MS = 1 << 20  # a `_version_` is a time (ms) times this
 _ROWS = f"{fields.KIND}:{fields.ROW}"
 # Derived fields for queries. They are not stored, but Solr returns those with docValues.
 _MADE = fields.MADE
@@ -38,6 +42,7 @@ class VisibleDocuments:
         self._url = topology.solr.url
         self._path = f"/{index.collection}/select"
         self._name = index.collection
+        self.late = late_versions(index.commit_within)
         self._connections = SolrConnections(topology.solr, timeout=60.0)
         self._collection = collection
         self._settling = settling
@@ -145,6 +150,13 @@ class VisibleDocuments:
             reported = str(answer.get("error", {}).get("msg", ""))[:200]
             raise Retriable(f"Solr at {self._url}/{self._name}: HTTP {status} for a query: {reported}", UNAVAILABLE)
         return answer
+
+
+def late_versions(commit_within: float) -> int:
+    """Return by how much the `_version_` of a write may be below the greatest visible one and not be visible yet.
+
+    `commit_within`: the index's own, in seconds."""
+    return round((_LATE_SECONDS + commit_within) * 1000) * _VERSION_MS
 
 
 def _within(ids: IdRange) -> str:

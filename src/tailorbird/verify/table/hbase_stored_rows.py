@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from cdc.model.errors import Skippable
+import structlog
+
+from cdc.model.errors import Fatal, Retriable, Skippable, UsageError
 from cdc.stored.cells import RowCodec, document_id, layout_id_of
 from cdc.topology.topology import Table, Topology
 from indexer.index.collapse import RowChange
@@ -19,6 +21,8 @@ from tailorbird.verify.table.covering import uncovered
 from tailorbird.verify.table.table_stage import Stored
 
 _POLL = 0.1
+
+log = structlog.get_logger()
 
 
 class StoredRows:
@@ -51,13 +55,14 @@ class StoredRows:
         return found
 
     def remove(self, rows: Mapping[str, int]) -> None:
-        """Delete rows, each as of a timestamp (ms), so that later writes remain."""
-        timestamps: dict[int, list[bytes]] = {}
-        for key, timestamp in rows.items():
-            timestamps.setdefault(timestamp, []).append(bytes.fromhex(key))
+        """Delete rows, each as of a timestamp (ms), so that later writes remain. Raises Retriable while HBase is
+        unavailable; nothing is deleted if the repair cannot be counted (`JoinedTable.count_repair`)."""
         joined = self.joined
-        for timestamp, keys in timestamps.items():
-            write_rows(joined.hbase, joined.table, joined.family, keys, (), timestamp)
+        delete_counted(
+            rows,
+            joined.count_repair,
+            lambda timestamp, keys: write_rows(joined.hbase, joined.table, joined.family, keys, (), timestamp),
+        )
 
     def written(self) -> int:
         """Return the newest timestamp (ms) of any batch or barrier."""
@@ -88,3 +93,29 @@ class StoredRows:
         if codec is None:
             codec = self._codecs[layout_id] = RowCodec(self.layouts.layout(layout_id))
         return codec
+
+
+def delete_counted(
+    rows: Mapping[str, int], count: Callable[[], None], delete: Callable[[int, Sequence[bytes]], None]
+) -> None:
+    """Delete rows by timestamp (ms), and count the repair before the first delete and after the last one.
+
+    The first count discards leaves from before the repair, the second one those of a comparison during it."""
+    timestamps: dict[int, list[bytes]] = {}
+    for key, timestamp in rows.items():
+        timestamps.setdefault(timestamp, []).append(bytes.fromhex(key))
+    if not timestamps:
+        return
+    count()
+    try:
+        for timestamp, keys in timestamps.items():
+            delete(timestamp, keys)
+    except BaseException:
+        try:  # some rows may be deleted
+            count()
+        except (Retriable, UsageError, Fatal) as error:  # the error of the delete is the one to report
+            log.warning(
+                "repair_not_counted", reason=str(error), remedy="run `tailorbird verify` without --changed-since"
+            )
+        raise
+    count()

@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from cdc.process.file_topology import home
 from cdc.topology.topology import Table, Topology
 from ingest.postgres import selects
 from ingest.records import chunks
 from joins.select.compiler import compile_plan
 from tailorbird.operate.status.kafka_dead_letters import newest_schemas
 from tailorbird.verify.findings import Verdict
-from tailorbird.verify.index.file_leaves import LeavesFile
 from tailorbird.verify.request import Request, StageResult, Terminal
 from tailorbird.verify.settling import settling_policy
 from tailorbird.verify.table.hbase_stored_rows import StoredRows
@@ -51,13 +49,7 @@ def repaired(
         return StageResult(verdict=verdict, repair=f"would {what}")
     if read and not terminal.ask(f"{what}?"):
         return StageResult(verdict=verdict, repair="nothing was repaired")
-    try:
-        done = repair_rows(wrong, kept, join, now_ms=time.time_ns() // 1_000_000, without_join=not read)
-    finally:
-        # deletes have the timestamp of what they delete: a comparison of what changed would not see them
-        for index in request.topology.indexes.values():
-            if index.table == table.name:
-                LeavesFile(home(), request.topology.name, index.name).forget()
+    done = repair_rows(wrong, kept, join, now_ms=time.time_ns() // 1_000_000, without_join=not read)
     repaired = stage.look([one.key for one in wrong]).verdict
     line = done.line
     if repaired.differing and not done.reason:
