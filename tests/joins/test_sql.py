@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from sqlglot import exp
 
 from cdc.model.errors import TopologyError
 from cdc.model.schema import Column, TableId, TableSchema
@@ -14,10 +15,10 @@ from cdc.topology.topology import Topology
 from joins.kernel.program import program_of
 from joins.query.plan import Plan
 from joins.runtime.records import Values
-from joins.select.compiler import compile_plan
+from joins.select.compiler import compile_plan, ties_of
 from joins.select.parser import check_query, parse_query, tables_of
-from joins.select.sql import Select
-from joins.select.tokens import without_effect
+from joins.select.sql import Select, place_of
+from joins.select.tokens import statements_of, without_effect
 from tests.joins.evaluator import Evaluator
 
 HEAD = """name: shape
@@ -89,6 +90,23 @@ def test_star_names_are_open_until_schemas_are_known() -> None:
     plan = compiled(f"SELECT o.*, c.name {FROM} {JOIN}")
     assert [output.name for output in plan.outputs] == ["id", "customer_id", "code", "rate", "name"]
     assert [output.index for output in plan.outputs] == [0, 1, 2, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "window",
+    ["max_by(O.code, o.rate) OVER (ORDER BY O.rate ROWS 2 PRECEDING)", "lag(o.code, 2) OVER (ORDER BY o.rate)"],
+)
+def test_a_window_has_one_place(window: str) -> None:
+    """By it verify's oracle finds the key that decides between equal rows, also if constants have places, too."""
+    made = topology(f"SELECT o.id, {window} AS v {FROM}")
+    [node] = parsed(made).find_all(exp.Window)
+    assert list(ties_of(made, made.tables["wide"], SCHEMAS)) == [place_of("wide", node)]
+
+
+def parsed(made: Topology) -> exp.Expr:
+    [found] = statements_of(made.tables["wide"].query)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("query", [f"SELECT o.id {FROM}", f"SELECT o.id {FROM} UNION SELECT o.id {FROM}"])

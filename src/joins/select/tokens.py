@@ -95,6 +95,10 @@ _REWRITES = (
 def _rewritten(statement: exp.Expr) -> exp.Expr:
     for rewrite in _REWRITES:
         statement = rewrite(statement)
+    for window in statement.find_all(exp.Window):  # later stages replace its columns, but find it by its place
+        placed = [node for node in window.walk() if "line" in node.meta]
+        if placed:
+            window.meta.update(min(placed, key=lambda node: int(node.meta["start"])).meta)
     return statement
 
 
