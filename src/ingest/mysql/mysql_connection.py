@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -107,7 +108,23 @@ def translated(source: Source, doing: str) -> Iterator[None]:
     except pymysql.MySQLError as error:
         raise _translate(error, source, doing) from error
     except OSError as error:
-        raise Retriable(f"source {source.name} ({source.hostname}:{source.port}): {doing}: {error}") from error
+        raise Retriable(_message(source, doing, str(error))) from error
+
+
+def named(source: Source) -> str:
+    """Return how messages name the replica: with its address, unless a host's policy hides it from the gateway."""
+    at = source.snapshot
+    assert at is not None, "only a source with a replica is compared"
+    return f"replica {at.hostname}:{at.port}" if source.permitted is None else "replica"
+
+
+def _message(source: Source, doing: str, text: str) -> str:
+    """Return an error's message, with the server's address unless it is a replica that a host's policy hides."""
+    at, where = source.snapshot, f"{source.hostname}:{source.port}"
+    if source.permitted is not None and at is not None and (at.hostname, at.port) == (source.hostname, source.port):
+        where = named(source)
+        text = re.sub(rf"(?<![\w-]){re.escape(source.hostname)}(?![\w-])", "(replica)", text, flags=re.I)
+    return f"source {source.name} ({where}): {doing}: {text}"
 
 
 @contextmanager
@@ -158,7 +175,7 @@ def query(connection: Connection, sql: str, *arguments: object) -> list[tuple[An
 def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> TailorbirdError:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    message = f"source {source.name} ({source.hostname}:{source.port}): {doing}: {text}"
+    message = _message(source, doing, text)
     if code in _DENIED:
         grant = f"GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{source.username}'@'%'"
         return UsageError(message, f"check username and password, then {grant}")

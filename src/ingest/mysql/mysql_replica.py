@@ -14,9 +14,11 @@ from dataclasses import replace
 
 from cdc.model.errors import UsageError
 from cdc.topology.topology import Source
-from ingest.mysql.mysql_connection import Connection, connected, query, translated
+from ingest.mysql.mysql_connection import Connection, connected, named, query, translated
 
 COMMITS = 30  # seconds within which the primary commits what its replica has executed
+_SYSTEM = {"mysql", "sys"}  # databases that no statement shares with a captured table
+_TABLE_FILTERS = {"Replicate_Ignore_Table", "Replicate_Wild_Ignore_Table"}
 
 
 class PrimaryCheck:
@@ -74,26 +76,46 @@ def check_replica(primary: Connection, replica: Connection, source: Source) -> N
     """Raise UsageError if the tables of a source cannot be read from its replica.
 
     Both servers need GTIDs, the replica must have all transactions that the primary has purged from its log, and must
-    apply all changes of the captured databases: a filtered transaction counts as executed.
+    apply all changes of the captured databases: a filtered transaction counts as executed. So it must also receive them
+    from the primary itself, because a server between the two may have filters.
     """
+    at = on_replica(source)
     purged = _purged(primary, source, "primary")
-    _purged(replica, source, named(source))
-    filtered = ", ".join(filters_of(status_of(replica, source), source.databases))
+    _purged(replica, at, named(source))
+    channels = status_of(replica, at)
+    found = filters_of(channels, source.databases)
+    filtered = ", ".join(f"{name}: {value}" if source.permitted is None else name for name, value in found)
     if filtered:
         raise UsageError(
             f"source {source.name}: {named(source)} does not apply all changes of its primary ({filtered})",
             "choose a replica without this filter under `snapshot:`",
         )
-    with translated(source, "read the transactions of the replica"):
+    with translated(at, "read the transactions of the replica"):
         executed = str(query(replica, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
     PrimaryCheck(primary, source).check(executed)
     with translated(source, "compare the replica with its primary"):
         ((complete,),) = query(primary, "SELECT GTID_SUBSET(%s, %s)", purged, executed)
+        uuid = str(query(primary, "SELECT @@GLOBAL.server_uuid")[0][0])
     if str(complete) != "1":
         raise UsageError(
             f"source {source.name}: {named(source)} lacks transactions that its primary has purged from the log",
             "choose a replica of this server under `snapshot:`",
         )
+    if indirect := why_indirect(channels, uuid):
+        raise UsageError(
+            f"source {source.name}: {named(source)} {indirect}",
+            "choose a server under `snapshot:` that replicates directly from the source's own",
+        )
+
+
+def why_indirect(status: Collection[Mapping[str, str]], primary: str) -> str:
+    """Return why a server with these channels is no direct replica of the one with the UUID `primary`; "" if it is."""
+    if not status:
+        return "replicates from no server"
+    others = {one.get("Master_UUID", "") for one in status} - {primary}
+    if "" in others:
+        return "has not yet connected to the server from which it replicates"
+    return f"replicates from another server than its primary ({', '.join(sorted(others))})" if others else ""
 
 
 def status_of(replica: Connection, source: Source) -> list[dict[str, str]]:
@@ -102,28 +124,26 @@ def status_of(replica: Connection, source: Source) -> list[dict[str, str]]:
         cursor.execute("SELECT VERSION()")
         version = tuple(int(number) for number in re.findall(r"\d+", str(cursor.fetchall()[0][0]))[:3])
         cursor.execute("SHOW REPLICA STATUS" if version >= (8, 0, 22) else "SHOW SLAVE STATUS")
-        names = [one[0].replace("Replica_", "Slave_") for one in cursor.description or ()]
+        shown = [one[0] for one in cursor.description or ()]
+        names = [name.replace("Replica_", "Slave_").replace("Source_", "Master_") for name in shown]
         return [dict(zip(names, map(str, row), strict=True)) for row in cursor.fetchall()]
 
 
-def filters_of(status: Iterable[Mapping[str, str]], databases: Collection[str]) -> Iterator[str]:
-    """Yield the filters by which a replica may skip changes of some databases, such as `Replicate_Ignore_DB: shop`.
+def filters_of(status: Iterable[Mapping[str, str]], databases: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the filters, as (name, value), by which a replica may skip changes of some captured databases.
 
-    `status` has the channels of SHOW REPLICA STATUS. A filter that names what is applied skips everything else.
+    `status` has the channels of SHOW REPLICA STATUS. Only ignored tables of system databases are harmless. A filter by
+    database concerns the default database of a statement: with `Replicate_Ignore_DB: test`, a replica skips `USE test;
+    TRUNCATE shop.orders`. With an ignored table, it skips a statement that names several tables, such as DROP TABLE.
     """
+    harmless = _SYSTEM.difference(databases)
     for channel in status:
         for name, value in channel.items():
             if not name.startswith("Replicate_") or not value:
                 continue
-            ignored = [one.partition(".")[0].strip() for one in value.split(",")] if "Ignore" in name else None
-            if ignored is None or any(_matches(one, base) for one in ignored for base in databases):
-                yield f"{name}: {value}"
-
-
-def _matches(pattern: str, database: str) -> bool:
-    parts = re.findall(r"\\.|.", pattern)
-    words = {"%": ".*", "_": "."}
-    return re.fullmatch("".join(words.get(one) or re.escape(one[-1]) for one in parts), database, re.I) is not None
+            ignored = {one.partition(".")[0].strip() for one in value.split(",")}
+            if name not in _TABLE_FILTERS or not ignored <= harmless:
+                yield name, value
 
 
 def why_late(replica: Connection, source: Source) -> str:
@@ -147,10 +167,3 @@ def _purged(connection: Connection, source: Source, which: str) -> str:
         f"source {source.name}: `snapshot:` needs GTIDs of MySQL, which the {which} ({version}) does not have",
         "SET PERSIST gtid_mode = ON, or remove `snapshot:`",
     )
-
-
-def named(source: Source) -> str:
-    """Return how messages name the replica: with its address, unless a host's policy hides it from the gateway."""
-    at = source.snapshot
-    assert at is not None, "only a source with a replica is compared"
-    return f"replica {at.hostname}:{at.port}" if source.permitted is None else "replica"

@@ -28,8 +28,8 @@ from ingest.capture.proc_chunks import ChunkThreads
 from ingest.events.log_events import Image, RefusedImage
 from ingest.events.values import FromText, from_text
 from ingest.mysql import mysql_schema
-from ingest.mysql.mysql_connection import Connection, connected, query, reading, translated
-from ingest.mysql.mysql_replica import PrimaryCheck, named, on_replica, primary_check, why_late
+from ingest.mysql.mysql_connection import Connection, connected, named, query, reading, translated
+from ingest.mysql.mysql_replica import PrimaryCheck, on_replica, primary_check, why_late
 from ingest.records import chunks
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
@@ -99,19 +99,20 @@ class _Reading:
             return self._page(connection, request)
         schema, last = request.schema, request.last
         self._wait(connection, request.position)
+        high: Position | None = None
         with reading(self._source, schema.table_id):
             if last is None:
                 found = query(connection, chunks.select_last(schema, request.where))
                 last = [chunks.stored(value) for value in found[0]] if found else None
-            high = self._begin(connection) if self._maria else None
+            if self._maria:
+                high = self._begin(connection)
             rows = query(
                 connection, chunks.select_rows(schema, request.after, last, request.where, self._rows)
             ) if last else []  # fmt: skip
             if self._maria:
                 query(connection, "COMMIT")
-            else:
-                high = self._executed(connection)
-        assert high is not None, "both paths set it"
+        if high is None:
+            high = self._executed(connection)
         width = len(schema.columns)
         images = list(_images(schema, [row[:width] for row in rows]))
         after = [chunks.stored(value) for value in rows[-1][width:]] if len(rows) == self._rows else None
@@ -128,8 +129,8 @@ class _Reading:
             for at in range(0, len(request.keys), KEYS):
                 sql = chunks.select_keys(request.schema, request.keys[at : at + KEYS])
                 images += _images(request.schema, query(connection, sql))
-            if high is None:
-                high = self._executed(connection)
+        if high is None:
+            high = self._executed(connection)
         return Chunk(request=request, images=images, after=None, last=None, high=high)
 
     def _page(self, connection: Connection, request: ChunkRequest) -> Chunk:
@@ -204,7 +205,9 @@ class _Reading:
         return Position(file=file, pos=pos, gtid_set=gtids, sequence=0)
 
     def _executed(self, connection: Connection) -> Position:
-        executed = str(query(connection, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
+        """Return what the server has executed. Call it outside `reading`: its errors do not concern a single table."""
+        with translated(self._source, "read the server's transactions"):
+            executed = str(query(connection, "SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", "")
         if self._primary is not None:
             self._primary.check(executed)
         return Position(file="", pos=0, gtid_set=executed, sequence=0)
