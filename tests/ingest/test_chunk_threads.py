@@ -9,16 +9,20 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cdc.model.errors import Retriable, TableChanged
+from cdc.model.errors import Fatal, Retriable, TableChanged, TailorbirdError, UsageError
 from cdc.model.event import Position
 from ingest.capture import proc_chunks
 from ingest.capture.proc_chunks import ChunkThreads
 from ingest.mysql.mysql_snapshot import image_of
-from ingest.records.snapshots import Chunk, ChunkRequest
+from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+from ingest.records.waiting import WaitingTable, keep, note, reasons, waiting_of
+from ingest.repair.rounds import SharedChunkReader
 from tests.support.changes_made import schema_of
 
 PLACE = Position(file="f", pos=1, gtid_set="", sequence=1)
 REQUEST = ChunkRequest(number=1, schema=schema_of(old="int"), position=PLACE, after=None, last=None, where="")
+
+CHUNK = Chunk(request=REQUEST, images=[], after=None, last=None, high=PLACE)
 
 
 @dataclass
@@ -89,7 +93,7 @@ def test_a_condition_that_the_server_refuses_ends_only_its_request(monkeypatch: 
 
 def test_a_replica_that_is_unavailable_does_not_end_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log has another server and is read; the chunk is tried again. Of the log's own server, the session ends."""
-    monkeypatch.setattr(proc_chunks, "_RETRY", 0.01)
+    monkeypatch.setattr(proc_chunks, "RETRY", 0.01)
     table, left = AlteredTable(), [2]
 
     @contextmanager
@@ -101,13 +105,92 @@ def test_a_replica_that_is_unavailable_does_not_end_the_session(monkeypatch: pyt
 
     chunks = ChunkThreads(opened, apart=True)
     chunks.request(replace(REQUEST, schema=schema_of(new="int")))
-    assert [chunk.request.number for chunk in first(chunks)] == [1]
+    found = first(chunks)
+    while found[-1].waits is not None:
+        found += first(chunks)
+    assert [(chunk.request.number, str(chunk.waits or "")) for chunk in found] == [(1, "connection refused"), (1, "")]
     assert left == [0]
     left[0] = 1
     one_server = ChunkThreads(opened)
     one_server.request(REQUEST)
     with pytest.raises(Retriable, match="connection refused"):
         first(one_server)
+
+
+@pytest.mark.parametrize("kind", [UsageError, Fatal, Retriable])
+def test_a_replica_that_must_not_be_read_is_waited_for(
+    kind: type[TailorbirdError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log goes on. The reason is reported once while it stays the same, and the attempts become rare."""
+    monkeypatch.setattr(proc_chunks, "RETRY", 0.02)
+    times = list[float]()
+
+    class Unusable:
+        def read(self, request: ChunkRequest) -> Chunk:
+            times.append(time.monotonic())
+            raise kind("it has a filter" if len(times) < 6 else "it is late", "choose another")
+
+    @contextmanager
+    def opened() -> Iterator[Unusable]:
+        yield Unusable()
+
+    chunks = ChunkThreads(opened, apart=True)
+    chunks.request(REQUEST)
+    found = first(chunks)
+    while len(found) < 2:
+        found += first(chunks)
+    chunks.close()
+    assert [str(chunk.waits) for chunk in found] == ["it has a filter; choose another", "it is late; choose another"]
+    assert times[5] - times[0] >= 0.02 * (1 + 2 + 4 + 8 + 16)
+
+
+def test_the_reasons_of_waiting_tables_are_kept_until_they_are_read() -> None:
+    """The time is that of the first reason. A table that nothing reads any more is removed."""
+
+    class Ready:
+        def __init__(self) -> None:
+            self.chunks = [replace(CHUNK, waits=Retriable("late"))]
+
+        def request(self, request: ChunkRequest) -> None: ...
+
+        def ready(self) -> list[Chunk]:
+            found, self.chunks = self.chunks, []
+            return found
+
+    reader, waits = Ready(), dict[str, WaitingTable]()
+    shared = SharedChunkReader(reader)
+    assert shared.ready() == []
+    assert note(waits, shared.waits(), 5)
+    assert waits == {"d.t": {"since_ms": 5, "why": "late", "remedy": ""}}
+    assert note(waits, {"d.t": UsageError("filtered", "choose another")}, 9)
+    assert reasons(waits) == {"d.t": "filtered; choose another"}
+    assert waiting_of({"waits": waits}) == {"d.t": {"since_ms": 5, "why": "filtered", "remedy": "choose another"}}
+    assert not keep(waits, ["d.t"])
+    reader.chunks = [CHUNK] * 2
+    assert len(shared.ready()) == 2
+    assert note(waits, shared.waits(), 9)
+    assert waits == {}
+    assert not note(waits, shared.waits(), 9)
+    note(waits, {"d.u": Retriable("late")}, 9)
+    assert keep(waits, ["d.t"])
+    assert waits == {}
+
+
+def test_a_pass_over_an_unusable_replica_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its chunks show one moment, which the next connection cannot. The next session starts it again."""
+
+    class Unusable:
+        def read(self, request: ChunkRequest) -> Chunk:
+            raise UsageError("it has a filter")
+
+    @contextmanager
+    def opened() -> Iterator[Unusable]:
+        yield Unusable()
+
+    chunks = ChunkThreads(opened, apart=True)
+    chunks.request(replace(REQUEST, after=PASS))
+    with pytest.raises(Retriable, match="it has a filter"):
+        first(chunks)
 
 
 def test_a_value_of_another_type_is_an_altered_table() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,9 @@ class SessionReports(Observer):
 
     def phase(self, what: str, **details: object) -> None:
         self.lines.append(f"{what} {details}")
+
+    def waits(self, tables: Mapping[str, str]) -> None:
+        self.lines += [f"waits {table}: {why}" for table, why in tables.items()]
 
 
 @dataclass

@@ -41,6 +41,7 @@ from ingest.run_capture import Destination, ThroughGateway, capture
 _EVER = 1e9  # seconds
 _POLICY_EVERY = 1.0  # seconds between looks at the policy's file
 _POLICY_AGAIN = 10.0  # seconds until a policy is read again after an error, or applied again after an internal one
+_NAMED = 3  # at most this many tables in a reason
 _TABLES = 100  # at most this many tables in a report of snapshots
 _MOVING_EVERY, _READING_EVERY = 10.0, 1.0  # seconds between reports of a source's position
 
@@ -237,7 +238,7 @@ class TaskReports(Reports):
         """Report that the session follows its log."""
         super().resumed(position)
         self._at(position)
-        self._task.reported.now(APPLIED, self._task.restrictions)
+        self._task.reported.now(APPLIED, self._reason())
 
     def committed(self, checkpoint: Checkpoint) -> None:
         """Report the committed position."""
@@ -253,6 +254,19 @@ class TaskReports(Reports):
         super().snapshot(rows)
         self._reading |= rows
         self._report(_READING_EVERY)
+
+    def waits(self, tables: Mapping[str, str]) -> None:
+        """Report the tables whose rows cannot be read, and one of the reasons."""
+        before = self._waits
+        super().waits(tables)
+        if before != self._waits:
+            self._task.reported.now(APPLIED, self._reason())
+
+    def _reason(self) -> str:
+        waits = dict(self._waits)
+        what = f"not read: {', '.join(islice(waits, _NAMED))}" + (", …" if len(waits) > _NAMED else "")
+        texts = [f"{what}: {next(iter(waits.values()))}"] if waits else []
+        return "; ".join([*texts, *filter(None, [self._task.restrictions])])
 
     def lag(self, seconds: float) -> None:
         """Store the lag for the next report."""

@@ -13,6 +13,7 @@ from ingest.capture.capture_parts import CaptureParts
 from ingest.capture.marks import SLACK, Marks, rewrite_history
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import FROM, REREAD, Checkpoint
+from ingest.records.waiting import WAITS, keep, reasons
 from ingest.repair.rounds import RepairRunner
 
 
@@ -54,6 +55,11 @@ class Commits:
         state: dict[str, Any] = {**checkpoint.state, "snapshots": snapshots.state, "partial": snapshots.incomplete}
         state.pop("mends", None)
         state.pop("left_out", None)
+        state.pop(WAITS, None)
+        if snapshots.waits:
+            if keep(snapshots.waits, (*snapshots.state, *(table.name for table in repairs.open))):
+                self._parts.observer.waits(reasons(snapshots.waits))
+            state |= {WAITS: dict(snapshots.waits)} if snapshots.waits else {}
         if not repairs.snapshots:
             state.pop(REREAD, None)
         if repairs.tables.passed:

@@ -27,6 +27,7 @@ from ingest.events.log_events import (
 )
 from ingest.events.redecode import waiting
 from ingest.records.capture_interfaces import FROM, Checkpoint, Record, ServerTables, Stream
+from ingest.records.waiting import note, reasons
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
@@ -144,6 +145,9 @@ class Follower:
         records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
         self._repairs.marked(name for name in snapshots.take_ended() if name not in snapshots.state)
         self._leave_unread(chunks.failed(), now)
+        if note(snapshots.waits, chunks.waits(), int(now * 1000)):
+            session.observer.waits(reasons(snapshots.waits))
+            self._pace.progressed()
         if records:
             self._publish(records, now)
         if snapshots.take_moved():

@@ -44,6 +44,9 @@ class Observer:
     def snapshot(self, rows: Mapping[str, int]) -> None:
         """Report the number of rows read so far of each table that was read since the last call."""
 
+    def waits(self, tables: Mapping[str, str]) -> None:
+        """Report all tables whose rows cannot be read for now, with the reason; empty if there is none."""
+
     def repaired(self, counts: Mapping[str, int], waiting: int) -> None:
         """Count repairs by kind, and repaired rows under `rows`. `waiting` is the number of pending repairs."""
 

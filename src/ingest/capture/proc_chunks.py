@@ -9,16 +9,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
-import structlog
-
-from cdc.model.errors import Retriable, Skippable, TableChanged
+from cdc.model.errors import Retriable, Skippable, TableChanged, TailorbirdError
 from ingest.records.snapshots import PASS, Chunk, ChunkRequest
 
 TIMEOUT = 5.0  # seconds within which the log should show the change of a table that a read has noticed
 _PAUSE = 0.2  # seconds between two attempts
-_RETRY = 1.0  # the same, after a server was unavailable
-
-log = structlog.get_logger()
+RETRY = 1.0  # seconds until the next attempt after a replica could not be read; the pause doubles each time
+LONGEST = 60.0  # seconds; the longest such pause
 
 
 class TableReading(Protocol):
@@ -35,7 +32,8 @@ class ChunkThreads:
     """Chunk reader with one thread per table; implements `snapshots.ChunkReader`.
 
     `opened` opens a connection for a thread. `apart`: tables are read from another server than the log. If that server
-    is unavailable or late, the log is still read, and the chunk is tried again.
+    is unavailable, late or unsuitable, the log is still read: `ready` returns the reason as a chunk that `waits`, once
+    until it changes, and the chunk is tried again after a growing pause.
     """
 
     def __init__(self, opened: Opened, *, apart: bool = False) -> None:
@@ -79,6 +77,7 @@ class _Worker:
         self._opened, self._done, self._apart = opened, done, apart
         self.asked: queue.SimpleQueue[ChunkRequest | None] = queue.SimpleQueue()
         self.ended = False
+        self._reason, self._pause = "", RETRY
         threading.Thread(target=self._run, name="snapshot", daemon=True).start()
 
     def _run(self) -> None:
@@ -92,6 +91,7 @@ class _Worker:
                         while request is not None:
                             chunk = table.read(request)
                             deadline = None
+                            self._reason, self._pause = "", RETRY
                             self.ended = chunk.after is None
                             self._done.put(chunk)
                             if self.ended:
@@ -108,12 +108,12 @@ class _Worker:
                         raise
                     with suppress(queue.Empty):
                         request = self.asked.get(timeout=_PAUSE)
-                except Retriable as error:
-                    if not self._apart or request is None or request.after == PASS:
+                except Skippable:
+                    raise
+                except TailorbirdError as error:
+                    if not self._apart or request is None:
                         raise
-                    log.warning("tables are not read", table=str(request.schema.table_id), why=error.message)
-                    with suppress(queue.Empty):
-                        request = self.asked.get(timeout=_RETRY)
+                    request = self._waits(request, error)
         except Skippable as error:  # the other tables can still be read
             self.ended = True
             assert request is not None, "it was being read"
@@ -122,3 +122,19 @@ class _Worker:
         except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's thread
             self.ended = True
             self._done.put(error)
+
+    def _waits(self, request: ChunkRequest, error: TailorbirdError) -> ChunkRequest | None:
+        """Report why a chunk cannot be read now. Return the request to try after a pause; None to end.
+
+        Raises Retriable for a pass: only its own connection shows its moment, so the next session starts it again.
+        """
+        if request.after == PASS:
+            raise Retriable(error.message, error.hint) from error
+        if str(error) != self._reason:
+            self._reason = str(error)
+            self._done.put(Chunk(request=request, images=[], after=None, last=None, high=request.position, waits=error))
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST)
+        try:
+            return self.asked.get(timeout=pause)
+        except queue.Empty:
+            return request

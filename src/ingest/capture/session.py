@@ -71,6 +71,7 @@ class Session(CaptureParts):
 
     def _run(self, commits: Commits) -> None:
         recovered = self.log.recover()
+        self.observer.waits({})
         checkpoint = recovered.checkpoint
         seen, head = self._look() if checkpoint is None else (self.source.seen(), None)
         tables = self.tables(seen)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cdc.model.errors import Skippable
+from cdc.model.errors import Skippable, TailorbirdError
 from cdc.model.event import Position
 from cdc.model.schema import TableId, TableSchema
 from cdc.persistent import PersistentMap
@@ -22,6 +22,7 @@ from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Record
 from ingest.records.images import snapshot_records
 from ingest.records.records import Recorder
+from ingest.records.waiting import WaitingTable
 
 # Stored as `after` for a table that one SELECT reads (a pass). All its chunks show the state at the beginning of the
 # pass. So the window lasts from there on, and an interrupted pass starts again.
@@ -56,6 +57,7 @@ class Chunk:
 
     `after` is where the next chunk begins; None at the end of the table. `last` is the greatest key at the first chunk.
     `total` is the approximate number of rows, set on a table's first chunk. `failed` is why the table cannot be read.
+    With `waits`, the chunk has no rows: it will be read later, and this is why it is not read yet.
     """
 
     request: ChunkRequest
@@ -65,6 +67,7 @@ class Chunk:
     high: Position
     total: int | None = None
     failed: Skippable | None = None
+    waits: TailorbirdError | None = None
 
 
 class ChunkReader(Protocol):
@@ -82,6 +85,7 @@ class Snapshots:
 
     `partial` are the tables whose topic does not contain all rows (`cdc.model.event.SourceInfo.partial`). Add tables
     with `mark_partial`. A table is partial until its snapshot is complete, and forever if a condition excludes rows.
+    `waits` are the tables, by `database.table`, whose rows cannot be read for now.
     `parallel` is the maximum number of tables read at the same time. `reads`: the source's tables can be read.
 
     A checkpoint holds `state` and `incomplete` as they are. They are immutable, so that no call copies the entries of
@@ -109,6 +113,7 @@ class Snapshots:
         self._requested: dict[TableId, ChunkRequest] = {}
         self._waiting: dict[TableId, Chunk] = {}
         self._number = 0
+        self.waits: dict[str, WaitingTable] = {}
         self.windows: dict[TableId, set[bytes]] = {}
         self.paused = self.moved = False
         self.refused = self.rows = 0

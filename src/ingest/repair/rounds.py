@@ -7,7 +7,7 @@ from typing import Protocol
 
 import orjson
 
-from cdc.model.errors import Skippable
+from cdc.model.errors import Skippable, TailorbirdError
 from cdc.model.event import Position
 from cdc.model.schema import TableId
 from ingest.events.log_events import Image, RefusedImage
@@ -218,6 +218,8 @@ class SharedChunkReader:
         self._chunks: list[Chunk] = []
         self._keyed: list[Chunk] = []
         self._failed: dict[TableId, Skippable] = {}
+        self._waiting: set[TableId] = set()
+        self._waits: dict[str, TailorbirdError | None] = {}
 
     def request(self, request: ChunkRequest) -> None:
         """Start to read a chunk. Implements `ChunkReader`."""
@@ -229,6 +231,12 @@ class SharedChunkReader:
     def failed(self) -> dict[TableId, Skippable]:
         """Return the tables of keyed requests that could not be read since the last call, with the reason."""
         found, self._failed = self._failed, {}
+        return found
+
+    def waits(self) -> dict[str, TailorbirdError | None]:
+        """Return the tables that began to wait for their server since the last call, with the reason. None: it was
+        read again."""
+        found, self._waits = self._waits, {}
         return found
 
     def ready(self) -> list[Chunk]:
@@ -245,8 +253,16 @@ class SharedChunkReader:
 
     def _take(self) -> None:
         for chunk in self._reader.ready():
+            table = chunk.request.schema.table_id
+            if chunk.waits is not None:
+                self._waiting.add(table)
+                self._waits[table.name] = chunk.waits
+                continue
+            if table in self._waiting:
+                self._waiting.discard(table)
+                self._waits[table.name] = None
             if chunk.failed is not None:
-                self._failed[chunk.request.schema.table_id] = chunk.failed
+                self._failed[table] = chunk.failed
                 continue
             (self._keyed if chunk.request.keys else self._chunks).append(chunk)
 

@@ -90,6 +90,7 @@ class Reports(Observer):
         settling = 30.0 if source.poll is None else max(30.0, 3 * source.poll.interval)
         self._health = Health(started=time.monotonic(), settling=settling, polls=self._poll)
         MOVING.labels(name).set_function(lambda: float(self.verdict()[0].healthy))
+        self._waits: Mapping[str, str] = {}
         self.progressed = False
 
     def phase(self, what: str, **details: object) -> None:
@@ -163,6 +164,15 @@ class Reports(Observer):
             shown = {table: f"{read} rows" for table, read in self._scanned.items()}
             self._log.info("snapshot", **shown, **self._place())
             self._scanned.clear()
+
+    def waits(self, tables: Mapping[str, str]) -> None:
+        """Log each table whose rows cannot be read, when the reason changes, and when it does not wait any more."""
+        before, self._waits = self._waits, dict(tables)
+        for table, why in tables.items():
+            if before.get(table) != why:
+                self._log.warning("tables are not read", table=table, why=why, **self._place())
+        for table in sorted(before.keys() - tables.keys()):
+            self._log.info("tables do not wait any more", table=table, **self._place())
 
     def lag(self, seconds: float) -> None:
         """Set the two lag metrics."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.events.left_out import LeftOutTable, QuarantinedTable
+from ingest.records.waiting import WaitingTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class CapturedPosition:
     - `repairing`: tables with rows that are held back until they are read again.
     - `quarantine`, `left_out`: by `database.table`, tables whose rows are kept as raw events, and tables that are
       not captured although the topology names them.
+    - `waits`: by `database.table`, tables whose rows cannot be read for now, because their replica is not usable.
     - `signals`: offset after the last executed signal.
     - `prepared`: for each open XA transaction the time of its PREPARE, in ms since 1970.
     - `whole`: false while the log lacks rows of the source, because they are read again or held back.
@@ -40,6 +42,7 @@ class CapturedPosition:
     repairing: tuple[str, ...] = ()
     quarantine: Mapping[str, QuarantinedTable] = field(default_factory=dict)
     left_out: Mapping[str, LeftOutTable] = field(default_factory=dict)
+    waits: Mapping[str, WaitingTable] = field(default_factory=dict)
     file: str = ""
     pos: int = 0
     offset: int = 0

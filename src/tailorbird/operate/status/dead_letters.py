@@ -21,6 +21,7 @@ from cdc.model.naming import dead_letter_topic
 from cdc.process.kafka_foreign import MALFORMED, ignored
 
 LEFT_OUT = "left out"  # the stage of tables that captures leave out until the reason no longer holds
+WAITING = "waiting"  # the stage of tables whose replica cannot be read for now
 QUARANTINE = "quarantine"  # the stage of rows that captures cannot decode (tailorbird.operate.status.quarantine)
 
 
@@ -323,13 +324,13 @@ def affected(found: Iterable[OpenDeadLetters], tables: Mapping[str, frozenset[st
     `tables` has the captured tables that each joined table reads."""
     reads = tables.get(name, frozenset())
     wanted = {("join", name), ("indexer", index), *(("capture", table) for table in reads)}
-    wanted |= {(stage, table) for table in reads for stage in (QUARANTINE, LEFT_OUT)}
+    wanted |= {(stage, table) for table in reads for stage in (QUARANTINE, LEFT_OUT, WAITING)}
     return sum(one.dead_letters for one in found if (one.stage, one.of) in wanted)
 
 
 def readers_of(one: OpenDeadLetters, tables: Mapping[str, frozenset[str]]) -> list[str]:
     """Return the joined tables that lack rows because of these dead letters. Empty for dead letters of an index."""
-    if one.stage in ("capture", QUARANTINE, LEFT_OUT):
+    if one.stage in ("capture", QUARANTINE, LEFT_OUT, WAITING):
         return [name for name, reads in tables.items() if one.of in reads]
     return [one.of] if one.stage == "join" else []
 
@@ -340,6 +341,8 @@ def waits(one: OpenDeadLetters) -> str:
         return f"in quarantine, {one.dead_letters} events"
     if one.stage == LEFT_OUT:
         return "left out"
+    if one.stage == WAITING:
+        return "its rows are not read"
     return "1 dead letter" if one.dead_letters == 1 else f"{one.dead_letters} dead letters"
 
 
@@ -352,7 +355,7 @@ def incomplete_lines(found: Iterable[OpenDeadLetters], tables: Mapping[str, froz
         more = f" (so do {', '.join(readers)})" if readers else ""
         lines.append(
             f"INCOMPLETE {_NAMES.get(one.stage, one.stage)} {one.of}{more}: {waits(one)}"
-            f"{': ' if one.stage == LEFT_OUT else '; the last: '}{one.reason}"
+            f"{': ' if one.stage in (LEFT_OUT, WAITING) else '; the last: '}{one.reason}"
         )
     return [*lines, f"           tailorbird dead-letters list {file}"] if lines else []
 
@@ -361,6 +364,7 @@ _NAMES = {
     "capture": "table",
     QUARANTINE: "table",
     LEFT_OUT: "table",
+    WAITING: "table",
     "join": "joined table",
     "indexer": "index",
     "unknown": "dead letters",

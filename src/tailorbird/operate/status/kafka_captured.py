@@ -18,6 +18,7 @@ from ingest.events.left_out import left_out_of, quarantined_tables
 from ingest.events.prepared import STATE as PREPARED
 from ingest.records.capture_interfaces import REREAD
 from ingest.records.refused import COUNTS
+from ingest.records.waiting import waiting_of
 from tailorbird.operate.status.captured_position import CapturedPosition, FullReread
 from tailorbird.operate.status.proc_watch import Watch
 
@@ -124,6 +125,7 @@ def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
         repairing=tuple(repairing),
         quarantine=quarantined_tables(state),
         left_out=left_out_of(state),
+        waits=waiting_of(state),
         file=position["file"],
         pos=position["pos"],
         offset=offset,

@@ -1,7 +1,7 @@
 """Report tables in quarantine as dead letters: all their rows are held back until their columns are known.
 
-Tables that are left out are reported, too: they are read once the reason has gone. Captures repeat both lists with
-each position. So this report reads nothing else, and it does not expire with the raw events."""
+Tables that are left out, or wait for their replica, are reported, too: they are read once the reason has gone. Captures
+repeat these lists with each position. So this report reads nothing else, and it does not expire with the raw events."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ import hashlib
 from collections.abc import Mapping
 
 from ingest.events.left_out import LeftOutTable
+from ingest.records.waiting import reason
 from tailorbird.operate.status.captured_position import CapturedPosition
-from tailorbird.operate.status.dead_letters import LEFT_OUT, QUARANTINE, DeadLetterRow, OpenDeadLetters
+from tailorbird.operate.status.dead_letters import (
+    LEFT_OUT,
+    QUARANTINE,
+    WAITING,
+    DeadLetterRow,
+    OpenDeadLetters,
+)
 
 
 def quarantined(positions: Mapping[str, CapturedPosition]) -> list[OpenDeadLetters]:
     """Return the number of raw events of each table in quarantine, then of skipped rows of each table that is left
-    out."""
+    out, then each table that waits for its replica."""
     kept = [
         OpenDeadLetters(stage=QUARANTINE, of=one.of, dead_letters=one.count, reason=one.reason)
         for one in quarantine_dead_letters(positions)
@@ -25,7 +32,12 @@ def quarantined(positions: Mapping[str, CapturedPosition]) -> list[OpenDeadLette
         for source, position in sorted(positions.items())
         for name, left in sorted(position.left_out.items())
     ]
-    return kept + left_out
+    waiting = [
+        OpenDeadLetters(stage=WAITING, of=f"{source}.{name}", dead_letters=1, reason=reason(one))
+        for source, position in sorted(positions.items())
+        for name, one in sorted(position.waits.items())
+    ]
+    return kept + left_out + waiting
 
 
 def _reason(left: LeftOutTable) -> str:
