@@ -6,9 +6,11 @@ import random
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
 from cdc.model.errors import TopologyError
 from joins.oracle.oracle import tables_after
+from joins.select.tokens import statements_of
 from tests.joins.joincase import Case, events_of, prepared, run_case
 from tests.joins.querykinds import ORDERS, Kind
 from tests.joins.test_queries import _history
@@ -20,6 +22,28 @@ COUNTED = (
     "FULL JOIN (SELECT DISTINCT nation_id AS k, country AS s FROM crm.customers) b USING (k, s) "
     "LEFT JOIN crm.nations x ON x.id = b.k WHERE a.n > 1 OR a.n IS NULL"
 )
+GROUPS = (
+    "(SELECT customer_id AS k, count(*) AS n FROM shop.orders WHERE customer_id IS NOT NULL GROUP BY customer_id) a "
+    "FULL JOIN (SELECT nation_id AS k, count(*) AS m FROM crm.customers GROUP BY nation_id) b ON b.k = a.k"
+)
+# for each query its row key, and whether the key needs the rewritten FULL JOIN
+FULL = {
+    f"SELECT coalesce(a.k, b.k) AS k, a.n, b.m FROM {GROUPS}": ("k", True),
+    f"SELECT coalesce(a.k, b.k) AS k, a.n, b.m FROM {GROUPS} ORDER BY n": ("k", True),
+    f"SELECT q.k, q.n FROM (SELECT coalesce(a.k, b.k) AS k, a.n FROM {GROUPS}) q": ("k", True),
+    f"SELECT a.k, b.k AS j, coalesce(a.k, b.k) AS i FROM {GROUPS}": ("k, j", False),
+    f"SELECT coalesce(a.k, b.k) AS k, sum(b.m) AS m FROM {GROUPS} GROUP BY 1": ("k", False),
+    f"SELECT 'a' AS k, coalesce(max(a.k), 0) AS v FROM {GROUPS}": ("k", False),
+    f"SELECT DISTINCT coalesce(a.k, b.k) AS k FROM {GROUPS}": ("k", False),
+    f"SELECT k, max(n) AS n FROM (SELECT coalesce(a.k, b.k) AS k, a.n FROM {GROUPS}) q GROUP BY k": ("k", False),
+    f"WITH q AS (SELECT coalesce(a.k, b.k) AS k FROM {GROUPS}) SELECT k, count(*) AS n FROM q GROUP BY k": ("k", False),
+    f"SELECT id FROM shop.orders WHERE id IN (SELECT coalesce(a.k, b.k) FROM {GROUPS})": ("id", False),
+    f"SELECT coalesce(a.k, b.k) AS k FROM {GROUPS} UNION SELECT id FROM shop.orders": ("k", False),
+    "SELECT k, r FROM (SELECT coalesce(a.k, b.k) AS k, row_number() OVER (ORDER BY a.n DESC) AS r "
+    f"FROM {GROUPS}) q WHERE r <= 3": ("r", False),
+    "SELECT k, n FROM (SELECT coalesce(a.k, b.k) AS k, a.n, row_number() OVER (PARTITION BY a.n ORDER BY a.k) AS r "
+    f"FROM {GROUPS}) q WHERE r = 1": ("n", False),
+}
 FORMS = (
     Kind(
         name="values of subqueries in FILTER, and DISTINCT of one value",
@@ -49,6 +73,48 @@ FORMS = (
         key="id",
         answered="SELECT o.id FROM shop.orders o WHERE NOT EXISTS (SELECT 1 FROM shop.lines l WHERE l.order_id = o.id "
         "AND l.qty > 1) AND o.customer_id IN (SELECT id FROM crm.customers) AND o.status <> 'n3'",
+    ),
+    Kind(
+        name="LEFT ANTI JOIN before a RIGHT JOIN",
+        query=f"SELECT p.id, o.status FROM {ORDERS} LEFT ANTI JOIN shop.lines l ON l.order_id = o.id "
+        "RIGHT JOIN shop.payments p ON p.order_id = o.id",
+        key="id",
+        answered="SELECT p.id, o.status FROM shop.payments p LEFT JOIN shop.orders o ON p.order_id = o.id "
+        "AND o.id NOT IN (SELECT order_id FROM shop.lines)",
+    ),
+    Kind(
+        name="LEFT SEMI and LEFT ANTI JOIN before a FULL JOIN",
+        query=f"SELECT o.id, p.id AS pid FROM {ORDERS} LEFT ANTI JOIN shop.lines l ON l.order_id = o.id "
+        "SEMI JOIN crm.customers c ON c.id = o.customer_id FULL JOIN shop.payments p ON p.order_id = o.id",
+        key="id, pid",
+        answered="SELECT o.id, p.id FROM (SELECT * FROM shop.orders WHERE id NOT IN (SELECT order_id FROM shop.lines) "
+        "AND customer_id IN (SELECT id FROM crm.customers)) o FULL JOIN shop.payments p ON p.order_id = o.id",
+    ),
+    Kind(
+        name="LEFT SEMI JOIN of a joined table before a RIGHT JOIN",
+        query=f"SELECT p.id, c.name FROM {ORDERS} JOIN crm.customers c ON c.id = o.customer_id "
+        "LEFT SEMI JOIN crm.nations n ON n.id = c.nation_id RIGHT JOIN shop.payments p ON p.order_id = o.id",
+        key="id",
+        answered="SELECT p.id, q.name FROM shop.payments p LEFT JOIN (SELECT o.id, c.name FROM shop.orders o JOIN "
+        "crm.customers c ON c.id = o.customer_id WHERE EXISTS (SELECT 1 FROM crm.nations n "
+        "WHERE n.id = c.nation_id)) q ON p.order_id = q.id",
+    ),
+    Kind(
+        name="FULL JOIN of groups by the name of a result column",
+        query="SELECT coalesce(a.k, b.k) AS k, a.n, b.n AS m FROM (SELECT date_trunc('DAY', created_at) AS k, "
+        "count(*) AS n FROM shop.orders WHERE created_at IS NOT NULL GROUP BY k) a FULL JOIN (SELECT created_at AS k, "
+        "count(*) AS n FROM shop.orders GROUP BY created_at) b ON b.k = a.k",
+        key="k",
+    ),
+    Kind(
+        name="calls within calls of the same name",
+        query="SELECT id, nvl2(amount, nvl2(customer_id, 1, 2), 3) AS a, decode(customer_id, 1, 'p', "
+        "decode(customer_id, 2, 'q', 'r')) AS b, isnull(isnull(amount)) AS c, "
+        "split(split(status, '1')[0], 'n')[1] AS d FROM shop.orders",
+        key="id",
+        answered="SELECT id, CASE WHEN amount IS NULL THEN 3 WHEN customer_id IS NULL THEN 2 ELSE 1 END, "
+        "CASE customer_id WHEN 1 THEN 'p' WHEN 2 THEN 'q' ELSE 'r' END, FALSE, "
+        "string_split(string_split(status, '1')[1], 'n')[2] FROM shop.orders",
     ),
     Kind(
         name="columns that a key of one side of pairs determines",
@@ -149,6 +215,21 @@ REFUSED = {
         f"SELECT o.id FROM {ORDERS} QUALIFY count(*) OVER (PARTITION BY status) = 1",
         "them as columns of a query in FROM, and WHERE",
     ),
+    "a LEFT ANTI JOIN of two tables before a RIGHT JOIN": (
+        f"SELECT p.id FROM {ORDERS} JOIN crm.customers c ON c.id = o.customer_id LEFT ANTI JOIN shop.lines l "
+        "ON l.order_id = o.id AND l.qty > c.nation_id RIGHT JOIN shop.payments p ON p.order_id = o.id",
+        "before a RIGHT or FULL JOIN in FROM (SELECT …) name",
+    ),
+    "a LEFT SEMI JOIN by a name without its table": (
+        f"SELECT o.id FROM {ORDERS} LEFT SEMI JOIN shop.payments p ON p.order_id = o.id AND p.amount = amount",
+        "a table's name before each column",
+    ),
+    "FULL JOIN of groups by the name of a result column and of a table's": (
+        "SELECT coalesce(a.created_at, b.created_at) AS id, a.n FROM (SELECT date_trunc('DAY', created_at) AS "
+        "created_at, count(*) AS n FROM shop.orders WHERE created_at IS NOT NULL GROUP BY created_at) a FULL JOIN "
+        "(SELECT DISTINCT created_at FROM shop.orders) b ON b.created_at = a.created_at",
+        "another name than created_at for the result column",
+    ),
     "DISTINCT ON a number": (f"SELECT DISTINCT ON (5) o.id FROM {ORDERS} ORDER BY o.id", "DISTINCT ON (o.x)"),
     "DISTINCT ON a text": (f"SELECT DISTINCT ON ('x') o.id FROM {ORDERS}", "DISTINCT ON (o.x)"),
     "NATURAL after a RIGHT JOIN": (
@@ -181,6 +262,24 @@ def test_a_form_without_a_meaning_is_refused(query: str, remedy: str) -> None:
     with pytest.raises(TopologyError) as error:
         case_of(Kind(name="refused", query=query, key="id")).plan()
     assert remedy in str(error.value)
+
+
+@pytest.mark.parametrize(("query", "form"), FULL.items(), ids=range(len(FULL)))
+def test_a_full_join_is_rewritten_only_for_the_row_key(query: str, form: tuple[str, bool]) -> None:
+    """Queries whose result needs no key of the joined rows keep their plans."""
+    key, rewritten = form
+    statement = statements_of(query, key.split(", "))[0]
+    assert statement is not None
+    assert any(join.side == "FULL" for join in statement.find_all(exp.Join)) is not rewritten
+    case_of(Kind(name="FULL JOIN", query=query, key=key)).plan()
+
+
+def test_a_full_join_before_using_is_left() -> None:
+    """A later USING reads the key by its name, which the rewritten rows do not have."""
+    query = f"SELECT k, a.n, o.id FROM {GROUPS.replace('ON b.k = a.k', 'USING (k)')} LEFT JOIN shop.orders o USING (k)"
+    statement = statements_of(query, ["k"])[0]
+    assert statement is not None
+    assert [join.side for join in statement.find_all(exp.Join)] == ["FULL", "LEFT"]
 
 
 @pytest.mark.parametrize(("items", "key"), [("id, v, w", "id"), ("ID, id + 0 AS z, w", "ID"), ("*", "ID")])

@@ -83,7 +83,7 @@ class _Query:
 
     def of(self, table: Table) -> exp.Expr:
         """Return the query of a joined table, with all names replaced."""
-        query = statements_of(table.query)[0]
+        query = statements_of(table.query, table.row_key)[0]
         assert query is not None  # a table's query was compiled
         for node in list(query.find_all(exp.Anonymous, exp.Any)):
             kind = _NAMES.get("some" if isinstance(node, exp.Any) else node.name.lower())

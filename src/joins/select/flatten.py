@@ -237,9 +237,8 @@ class _Flattener:
             node = self._expand_names(node, items)
         if (alias := node.meta.get(ALIAS)) and self._names_a_column(exp.column(alias)):
             expected = f"GROUP BY … {node.sql()}, or another name than {alias} for the result column"
-            self.refuse(
-                place, f"{alias}, a column of a table and of the result, in ROLLUP, CUBE or GROUPING SETS", expected
-            )
+            where = "in ROLLUP, CUBE or GROUPING SETS, or in groups of a FULL JOIN"
+            self.refuse(place, f"{alias}, a column of a table and of the result, {where}", expected)
         return Condition(expression=self._bound(node, place), place=place)
 
     def _names_a_column(self, node: exp.Column) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NoReturn
 
@@ -25,7 +26,7 @@ from joins.select.rewrite.distinct_on import with_distinct_on
 from joins.select.rewrite.full_joins import with_full_joins
 from joins.select.rewrite.group_concats import with_group_concats, with_stand_ins
 from joins.select.rewrite.grouping_sets import with_grouping_sets
-from joins.select.rewrite.limits import UNUSED_ORDER, with_limits
+from joins.select.rewrite.limits import UNUSED_ORDER, with_limits, without_orders
 from joins.select.rewrite.named_windows import with_named_windows
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
@@ -61,14 +62,17 @@ _LIMITED = (
 LEFT_LIMITS = {**CLAUSES, "order": _LIMITED, "limit": _LIMITED}
 KEPT = ("expressions", "from_", "joins", "where", "group", "having", "distinct", "qualify", "with_")
 KINDS = ("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER", "FULL", "FULL OUTER")
+_SEMI = ", before a RIGHT or FULL JOIN in FROM (SELECT …) name; or ON with a table's name before each column"
 NOT_YET = {
-    "SEMI": "WHERE EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
-    "ANTI": "WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)",
+    "SEMI": "WHERE EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)" + _SEMI,
+    "ANTI": "WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {alias}.x = …)" + _SEMI,
 }
 
 
-def statements_of(text: str) -> list[exp.Expr | None]:
+def statements_of(text: str, row_key: Sequence[str] = ()) -> list[exp.Expr | None]:
     """Parse a text as Spark SQL and return its statements. Raises sqlglot's ParseError and TokenError.
+
+    `row_key` are the names of a joined table's row key, if they are known: some rewrites depend on them.
 
     `window(…)` after GROUP BY is renamed before parsing, because sqlglot takes it for the WINDOW clause."""
     tokens = sqlglot.tokenize(text, read="spark")
@@ -82,18 +86,16 @@ def statements_of(text: str) -> list[exp.Expr | None]:
     text = with_stand_ins(text, tokens)
     statements = [one and _with_commas(_positive(one), tokens) for one in sqlglot.parse(text, dialect="spark")]
     named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
-    return [None if one is None else _rewritten(one) for one in named]
+    return [None if one is None else _rewritten(one, row_key) for one in named]
 
 
-# In this order: each reads what the ones before it have written.
-_REWRITES = (
-    with_group_concats, with_named_windows, with_semi_joins, with_cases, with_exact, with_pivots, with_sliding_windows,
-    with_right_joins, with_grouping_sets, with_full_joins, with_sets, with_partitions, with_distinct_on, with_limits,
-)  # fmt: skip
-
-
-def _rewritten(statement: exp.Expr) -> exp.Expr:
-    for rewrite in _REWRITES:
+def _rewritten(statement: exp.Expr, row_key: Sequence[str]) -> exp.Expr:
+    """Apply the rewrites in this order: each reads what the ones before it have written."""
+    for rewrite in (
+        without_orders, with_group_concats, with_named_windows, with_semi_joins, with_cases, with_exact, with_pivots,
+        with_sliding_windows, with_right_joins, with_grouping_sets, partial(with_full_joins, row_key=row_key),
+        with_sets, with_partitions, with_distinct_on, with_limits,
+    ):  # fmt: skip
         statement = rewrite(statement)
     for window in statement.find_all(exp.Window):  # later stages replace its columns, but find it by its place
         placed = [node for node in window.walk() if "line" in node.meta]
@@ -226,7 +228,7 @@ def statement_of(topology: Topology, table: Table) -> exp.Expr:
 
     try:
         check_tokens(table.query, refuse_at)
-        statements = statements_of(table.query)
+        statements = statements_of(table.query, table.row_key)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         what = f"not SQL: {first.get('description', error)}".rstrip(".")
@@ -241,7 +243,7 @@ def statement_of(topology: Topology, table: Table) -> exp.Expr:
 def without_effect(topology: Topology, table: Table) -> list[tuple[str, str]]:
     """Return what a query contains in vain, as (finding, remedy). Raises TopologyError as `statement_of` does."""
     statement = statement_of(topology, table)
-    if not any(node.meta.get(UNUSED_ORDER) for node in statement.find_all(exp.Query)):
+    if not any(UNUSED_ORDER in node.meta for node in statement.find_all(exp.Query)):
         return []
     remedy = "remove it; or write ORDER BY … LIMIT 10, if the table shall have only the first rows"
     return [("ORDER BY without LIMIT has no effect, as rows are stored in the order of row_key", remedy)]

@@ -8,16 +8,19 @@
         GROUP BY _u.k0) _f
 
 Each side is a query that has one row for each k, by GROUP BY or DISTINCT, and one of them excludes `k IS NULL`: NULL
-equals nothing in a join, but is one group. Other joins stay as they are, also those that show both keys."""
+equals nothing in a join, but is one group. Other joins stay as they are, also those that show both keys, and those
+whose rows need no key, because only groups of them are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
+from joins.query.aggregates import aggregates_in
 from joins.query.functions.windows import TimeWindow
 from joins.select.names import text_of
+from joins.select.rewrite.grouping_sets import ALIAS
 
 _ROWS, _UNION = "_f", "_u"
 # of a value that is not NULL they are not NULL, either
@@ -26,13 +29,56 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 Sides = tuple[exp.Expr, exp.Expr]
 
 
-def with_full_joins(statement: exp.Expr) -> exp.Expr:
-    """Rewrite every FULL JOIN of this form, in place."""
+def with_full_joins(statement: exp.Expr, row_key: Sequence[str] = ()) -> exp.Expr:
+    """Rewrite every FULL JOIN of this form whose rows need a key, in place. `row_key` is that of the result."""
     for select in reversed(list(statement.find_all(exp.Select))):
         joins = select.args.get("joins") or []
-        if joins and joins[0].side == "FULL" and select.args.get("from_") is not None:
+        if not joins or joins[0].side != "FULL" or select.args.get("from_") is None:
+            continue
+        if any(one.args.get("using") or one.args.get("method") for one in joins[1:]):
+            continue  # they read the key by its name
+        if _needs_key(select, row_key):
             _rewrite(select, joins)
     return statement
+
+
+def _needs_key(select: exp.Select, row_key: Sequence[str]) -> bool:
+    """Return whether the rows of a query must have a key, for which the FULL JOIN itself has none."""
+    if _has_groups(select):
+        return False
+    shown = {item.alias_or_name for item in select.expressions if _is_free(item.unalias())}
+    numbered = any(_is_number(item.unalias()) for item in select.expressions)  # a limit makes it a key
+    if row_key and (numbered or select.parent is None) and not shown & {*row_key}:
+        return False
+    return _read_by_key(select)
+
+
+def _read_by_key(node: exp.Expr) -> bool:
+    """Return whether some reader of a query's rows needs their key. Groups of the rows alone need none."""
+    parent = node.parent
+    if isinstance(parent, exp.Exists | exp.In) or (isinstance(parent, exp.SetOperation) and parent.args["distinct"]):
+        return False
+    if isinstance(parent, exp.CTE):
+        readers = [one for one in parent.root().find_all(exp.Table) if one.name == parent.alias and not one.db]
+        return any(map(_read_by_key, readers))
+    if isinstance(parent, exp.From) and isinstance(reader := parent.parent, exp.Select):
+        return bool(reader.args.get("joins")) or (not _has_groups(reader) and _read_by_key(reader))
+    return not isinstance(parent, exp.Subquery | exp.SetOperation) or _read_by_key(parent)
+
+
+def _has_groups(select: exp.Select) -> bool:
+    """Return whether the rows of a query are groups, or distinct."""
+    clauses = any(select.args.get(key) is not None for key in ("group", "having", "distinct"))
+    return clauses or any(any(aggregates_in(item)) for item in select.expressions)
+
+
+def _is_number(item: exp.Expr) -> bool:
+    return isinstance(item, exp.Window) and isinstance(item.this, exp.RowNumber)
+
+
+def _is_free(item: exp.Expr) -> bool:
+    """Return whether an item shows a key of either side."""
+    return isinstance(item, exp.Coalesce) or (isinstance(item, exp.Column) and not item.table)
 
 
 def _rewrite(select: exp.Select, joins: list[exp.Join]) -> None:
@@ -51,6 +97,8 @@ def _rewrite(select: exp.Select, joins: list[exp.Join]) -> None:
     unique = all(_one_row_each(_definition(side), names_) for side, names_ in zip(sides, keys, strict=True))
     never = [_excludes_null(_definition(side), names_) for side, names_ in zip(sides, keys, strict=True)]
     if unique and all(map(any, zip(*never, strict=True))):
+        for side in sides:
+            _expand_groups(_definition(side))
         _turn(select, joins, sides, pairs)
 
 
@@ -87,8 +135,7 @@ def _shows_one(select: exp.Select, names: tuple[str, ...], pairs: list[tuple[str
     plain = [item.unalias() for item in select.expressions]
     shown = {(one.table, one.name.casefold()) for one in plain if isinstance(one, exp.Column) and one.table}
     both = all((names[i], pair[i].casefold()) in shown for pair in pairs for i in (0, 1))
-    free = any(isinstance(one, exp.Coalesce) or (isinstance(one, exp.Column) and not one.table) for one in plain)
-    return free and not both
+    return any(map(_is_free, plain)) and not both
 
 
 def _definition(side: exp.Expr) -> exp.Select | None:
@@ -120,6 +167,26 @@ def _one_row_each(query: exp.Select | None, names: list[str]) -> bool:
         text_of(one) in texts or (isinstance(one, exp.Column) and not one.table and one.name.casefold() in wanted)
         for one in group.expressions
     )
+
+
+def _expand_groups(query: exp.Select | None) -> None:
+    """Replace names of result columns in GROUP BY by their expressions, in place.
+
+    Each is marked: a column of the tables with this name would precede, so the binder refuses the query if there is
+    one."""
+    group = None if query is None else query.args.get("group")
+    if query is None or group is None:
+        return
+    items = {item.alias_or_name.casefold(): item.unalias() for item in query.expressions}
+    shown = {text_of(item) for item in items.values()}
+    for one in list(group.expressions):
+        name = one.name.casefold()
+        if not isinstance(one, exp.Column) or one.table or text_of(one) in shown:
+            continue
+        if not isinstance(items[name], exp.Column) or items[name].name.casefold() != name:
+            meant = items[name].copy()
+            meant.meta[ALIAS] = one.name
+            one.replace(meant)
 
 
 def _excludes_null(query: exp.Select | None, names: list[str]) -> list[bool]:

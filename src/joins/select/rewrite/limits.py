@@ -16,19 +16,23 @@ from sqlglot import exp
 
 from joins.select.names import same_name
 
-UNUSED_ORDER = "unused_order"  # key of a query's metadata: it had an ORDER BY without effect
+UNUSED_ORDER = "unused_order"  # key of a query's metadata: its ORDER BY, which has no effect
 _ROWS, _PLACE = "_q", "place"  # names of the numbered rows, and of their numbers
+
+
+def without_orders(statement: exp.Expr) -> exp.Expr:
+    """Leave out every ORDER BY that selects no rows, in place."""
+    for query in statement.find_all(exp.Select, exp.SetOperation):
+        distinct = query.args.get("distinct")
+        on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+        if query.args.get("order") is not None and not (query.args.get("limit") or query.args.get("offset") or on):
+            query.meta[UNUSED_ORDER] = query.args["order"].pop()
+    return statement
 
 
 def with_limits(statement: exp.Expr) -> exp.Expr:
     """Return a statement in which every SELECT that has ORDER BY and LIMIT is rewritten."""
     top = exp.Paren(this=statement)
-    for query in top.find_all(exp.Select, exp.SetOperation):
-        distinct = query.args.get("distinct")
-        on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
-        if query.args.get("order") is not None and not (query.args.get("limit") or query.args.get("offset") or on):
-            query.set("order", None)
-            query.meta[UNUSED_ORDER] = True
     for select in reversed(list(top.find_all(exp.Select))):  # the inner ones first: OFFSET copies its SELECT
         order, limit, offset = (select.args.get(key) for key in ("order", "limit", "offset"))
         if order is None or not isinstance(limit, exp.Limit) or select.args.get("qualify"):

@@ -31,12 +31,12 @@ def with_exact(statement: exp.Expr) -> exp.Expr:
             continue
         counts = isinstance(node, exp.ApproxDistinct)
         node.replace(exp.Count(this=exp.Distinct(expressions=[node.this])) if counts else exp.Min(this=node.this))
-    for node in list(statement.find_all(exp.Sum, exp.Avg)):
+    for node in reversed(list(statement.find_all(exp.Sum, exp.Avg))):
         if isinstance(node.this.unnest(), _CONDITIONS):
             node.set("this", exp.cast(node.this.unnest().copy(), "INT"))
     top = exp.Paren(this=statement)
     for kind, form in _FORMS.items():
-        for one in list(top.find_all(kind)):
+        for one in reversed(list(top.find_all(kind))):  # inner ones first: a form has copies of its arguments
             if (found := form(one)) is not None:
                 one.replace(found)
     statement = top.this
