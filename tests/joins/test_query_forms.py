@@ -230,6 +230,11 @@ REFUSED = {
         "(SELECT DISTINCT created_at FROM shop.orders) b ON b.created_at = a.created_at",
         "another name than created_at for the result column",
     ),
+    "WITH in a circle around a FULL JOIN": (
+        f"WITH q AS (SELECT k FROM q UNION ALL SELECT coalesce(a.k, b.k) AS k FROM {GROUPS}) "
+        "SELECT k AS id, count(*) AS n FROM q GROUP BY k",
+        "one of shop.orders",
+    ),
     "DISTINCT ON a number": (f"SELECT DISTINCT ON (5) o.id FROM {ORDERS} ORDER BY o.id", "DISTINCT ON (o.x)"),
     "DISTINCT ON a text": (f"SELECT DISTINCT ON ('x') o.id FROM {ORDERS}", "DISTINCT ON (o.x)"),
     "NATURAL after a RIGHT JOIN": (

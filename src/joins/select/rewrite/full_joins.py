@@ -53,17 +53,21 @@ def _needs_key(select: exp.Select, row_key: Sequence[str]) -> bool:
     return _read_by_key(select)
 
 
-def _read_by_key(node: exp.Expr) -> bool:
-    """Return whether some reader of a query's rows needs their key. Groups of the rows alone need none."""
+def _read_by_key(node: exp.Expr, done: tuple[str, ...] = ()) -> bool:
+    """Return whether some reader of a query's rows needs their key. Groups of the rows alone need none.
+
+    `done` are the names of WITH on the way here: a text may have a circle, which the parser refuses."""
     parent = node.parent
-    if isinstance(parent, exp.Exists | exp.In) or (isinstance(parent, exp.SetOperation) and parent.args["distinct"]):
+    distinct = isinstance(parent, exp.SetOperation) and parent.args.get("distinct")
+    if isinstance(parent, exp.Exists | exp.In) or distinct:
         return False
     if isinstance(parent, exp.CTE):
-        readers = [one for one in parent.root().find_all(exp.Table) if one.name == parent.alias and not one.db]
-        return any(map(_read_by_key, readers))
+        name = parent.alias
+        readers = [one for one in parent.root().find_all(exp.Table) if one.name == name not in done and not one.db]
+        return any(_read_by_key(one, (*done, name)) for one in readers)
     if isinstance(parent, exp.From) and isinstance(reader := parent.parent, exp.Select):
-        return bool(reader.args.get("joins")) or (not _has_groups(reader) and _read_by_key(reader))
-    return not isinstance(parent, exp.Subquery | exp.SetOperation) or _read_by_key(parent)
+        return bool(reader.args.get("joins")) or (not _has_groups(reader) and _read_by_key(reader, done))
+    return not isinstance(parent, exp.Subquery | exp.SetOperation) or _read_by_key(parent, done)
 
 
 def _has_groups(select: exp.Select) -> bool:

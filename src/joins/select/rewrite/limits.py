@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from joins.select.names import same_name
 
-UNUSED_ORDER = "unused_order"  # key of a query's metadata: its ORDER BY, which has no effect
+UNUSED_ORDER = "unused_order"  # key of a query's metadata: it had an ORDER BY without effect
 _ROWS, _PLACE = "_q", "place"  # names of the numbered rows, and of their numbers
 
 
@@ -26,7 +26,8 @@ def without_orders(statement: exp.Expr) -> exp.Expr:
         distinct = query.args.get("distinct")
         on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
         if query.args.get("order") is not None and not (query.args.get("limit") or query.args.get("offset") or on):
-            query.meta[UNUSED_ORDER] = query.args["order"].pop()
+            query.set("order", None)
+            query.meta[UNUSED_ORDER] = True
     return statement
 
 
