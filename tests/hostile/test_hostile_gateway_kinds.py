@@ -34,7 +34,7 @@ def test_two_thousand_cases_of_each_kind(
         print(kind, it.answered, tried, f"{it.received} bytes received, {it.public} public values, {it.rows} read")
         assert not it.leaks, it.leaks[:3]
         assert it.listener.connections == 0, "an agent connected to an address from the gateway"
-        assert it.public > 20, "public values must arrive, or the test proves nothing"
+        assert it.public > 10, "public values must arrive, or the test proves nothing"
         for name in CASES:
             assert it.answered[name] > 0, f"no session answered to {name}, so they attacked nothing"
         assert it.rows > 10 or kind != "polled", "dumps must run"
