@@ -28,7 +28,7 @@ TABLES: dict[str, dict[str, Any]] = {
     },
     "nexmark.side_input": {"key": ["k"], "k": "bigint", "value": "varchar(20)"},
 }  # fmt: skip
-_URL = "https://www.nexmark.com/{}/item.htm?query=1{}"
+_URL = "https://127.0.0.1/{}/item.htm?query=1{}"
 _DOMAINS: dict[str, tuple[Any, ...]] = {
     "state": ("OR", "ID", "CA", "NY"),
     "category": (10, 11, 12),

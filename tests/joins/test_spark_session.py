@@ -76,7 +76,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Sessions:
     return Sessions(done.stdout.splitlines(), done.stderr, classes)
 
 
-@pytest.mark.long
+@pytest.mark.matrix
 @pytest.mark.timeout(900)
 def test_classes_come_from_the_archive(sessions: Sessions) -> None:
     """Classes of Spark, the connector and the kernel are in the archive that `make classes` creates."""

@@ -164,7 +164,7 @@ def reads(captured: PgCaptured, table: str) -> list[Any]:
     return [record for record in captured.records(table) if record.value and b'"op":"r"' in record.value]
 
 
-@pytest.mark.parametrize("identity", ["default", "full"])
+@pytest.mark.parametrize("identity", [pytest.param("default", marks=pytest.mark.matrix), "full"])
 def test_partitions_that_log_less_than_their_table_end_with_correct_rows(capture: Capture, identity: str) -> None:
     """Partitions do not inherit REPLICA IDENTITY FULL: before images are NULL or missing, and are not used. Every
     retraction that readers of whole rows get is the image that they had."""

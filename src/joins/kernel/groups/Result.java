@@ -19,7 +19,7 @@ final class Result {
     keeps = Message.at(result, "keeps").asText();
     of = Message.at(result, "of").asInt();
     text = Message.at(result, "text").asText();
-    given = Message.at(result, "given").path(0).asText();
+    given = ((JsonNode) Message.at(result, "given").path(0)).asText(); // a cast: Janino takes path for TreeNode's
     type = new Fraction(Message.at(result, "type"));
   }
 
