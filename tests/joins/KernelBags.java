@@ -21,7 +21,7 @@ public class KernelBags implements InvocationHandler {
   }
 
   private static Group group() {
-    String of = "\"reads\":\"bag\",\"of\":0,\"text\":\"\",", results =
+    String of = "\"reads\":\"bag\",\"of\":0,\"text\":\"\",\"given\":[],", results =
         "[{\"finish\":\"sum of distinct\",\"keeps\":\"sum\"," + of + "\"type\":[\"int64\",0,0]},"
         + "{\"finish\":\"list\",\"keeps\":\"list\"," + of + "\"type\":[\"string\",0,0]}]";
     String bags = "[{\"arguments\":[0],\"types\":[[\"int64\",0,0]],\"needed\":1,\"descending\":[false]}]";
