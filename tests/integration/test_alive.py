@@ -98,6 +98,7 @@ def test_one_session_logs_partial_images(alive: LivePipeline) -> None:
     assert alive.settled() == {}
 
 
+@pytest.mark.matrix
 def test_a_column_is_added_used_and_the_table_rebuilt(alive: LivePipeline) -> None:
     """Older rows show the new column's default; values of a widened column appear in the new type."""
     with alive.traffic(SLOW) as more:

@@ -86,6 +86,7 @@ tables: {{t: {{query: SELECT a.id FROM s.nothing a, row_key: [id]}}}}
 MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
+@pytest.mark.matrix
 def test_every_client_speaks_every_mechanism(kafka: SecuredKafka, unique: Callable[[str], str], tmp_path: Path) -> None:
     """SCRAM, and client certificates with a password-protected key. librdkafka writes over each link; kafka-python and
     Java in Spark read over each link all that was written. No client connects with a wrong password or without a
