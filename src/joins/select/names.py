@@ -22,6 +22,12 @@ def same_name(names: Iterable[str], wanted: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def sources_of(select: exp.Expr) -> list[exp.Expr]:
+    """Return what a parsed SELECT reads: the entries of FROM and JOIN."""
+    source = select.args.get("from_")
+    return [] if source is None else [source.this, *(join.this for join in select.args.get("joins") or ())]
+
+
 def text_of(node: exp.Expr) -> str:
     """Return the SQL of an expression, equal for names that differ in case only."""
     copy = exp.Paren(this=node.copy())

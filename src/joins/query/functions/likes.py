@@ -1,6 +1,6 @@
 """Compile LIKE and ILIKE with ESCAPE (a part of `joins.query.functions.registry`).
 
-The pattern is written anew with backslashes, so that it means the same whatever its sign is."""
+The compiled pattern has backslashes in place of the sign of the query, which may be any character."""
 
 from __future__ import annotations
 

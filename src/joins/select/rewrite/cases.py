@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from joins.select.names import same_name
+from joins.select.names import same_name, sources_of
 
 
 def with_cases(statement: exp.Expr) -> exp.Expr:
@@ -42,6 +42,4 @@ def _defined(node: exp.Expr) -> list[str]:
 
 def tables_of(select: exp.Select) -> list[str]:
     """Return the names by which a SELECT knows its tables."""
-    source = select.args.get("from_")
-    joined = [] if source is None else [source.this, *(join.this for join in select.args.get("joins") or ())]
-    return [one.alias_or_name for one in joined]
+    return [one.alias_or_name for one in sources_of(select)]

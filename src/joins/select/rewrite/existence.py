@@ -12,6 +12,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in
+from joins.select.names import sources_of
 from joins.select.rewrite.semijoin import unnested
 from joins.select.sql import conjuncts
 
@@ -66,8 +67,7 @@ def _compared(predicate: exp.Exists, outer: frozenset[str], *, negated: bool) ->
         return None
     if any(any(aggregates_in(one)) for one in inner.expressions):
         return None  # one row, whatever the WHERE finds
-    tables = [inner.args["from_"].this, *(join.this for join in inner.args.get("joins") or ())]
-    theirs = outer - {node.alias_or_name for node in tables}
+    theirs = outer - {node.alias_or_name for node in sources_of(inner)}
     where = inner.args.get("where")
     parts = list(conjuncts(None if where is None else where.this))
     outside = [part for part in parts if any(column.table in theirs for column in part.find_all(exp.Column))]

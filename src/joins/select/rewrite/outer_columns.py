@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
-from joins.select.names import same_name
+from joins.select.names import same_name, sources_of
 from joins.select.sql import conjuncts
 from joins.select.tokens import statements_of
 
@@ -64,7 +64,7 @@ class _Names:
 
     def select(self, select: exp.Select, outer: tuple[Scope, ...]) -> Columns:
         """Name the columns within a SELECT; see `query`."""
-        joined = _joined(select)
+        joined = sources_of(select)
         scope = {one.alias_or_name or f"query{i}": self._columns(one) for i, one in enumerate(joined)}
         named = [one.alias_or_name for one in select.expressions]
         for node in list(_parts(select, joined)):
@@ -117,7 +117,7 @@ def _guess(inner: exp.Expr) -> None:
     where = inner.args.get("where")
     if outer is None or where is None:
         return
-    names = {one.alias_or_name for one in _joined(outer)} - {one.alias_or_name for one in _joined(inner)}
+    names = {one.alias_or_name for one in sources_of(outer)} - {one.alias_or_name for one in sources_of(inner)}
     if not names or any(column.table in names for column in where.find_all(exp.Column)):
         return
     for node in conjuncts(where.this):
@@ -126,12 +126,6 @@ def _guess(inner: exp.Expr) -> None:
         if loose and all(isinstance(side, exp.Column) for side in sides):
             loose[-1].set("table", exp.to_identifier(min(names), quoted=True))
             return
-
-
-def _joined(select: exp.Expr) -> list[exp.Expr]:
-    """Return what a SELECT reads: the entries of FROM and JOIN."""
-    source = select.args.get("from_")
-    return [] if source is None else [source.this, *(one.this for one in select.args.get("joins") or ())]
 
 
 def columns_in(topology: Topology, schemas: Mapping[TableId, TableSchema] | None) -> ColumnsOf | None:

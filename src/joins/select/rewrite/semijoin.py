@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from joins.query.aggregates import aggregates_in
 from joins.query.typed import refuse
+from joins.select.names import sources_of
 from joins.select.sql import conjuncts
 
 
@@ -84,8 +85,7 @@ def must_be_select(inner: exp.Expr) -> None:
 def correlated(inner: exp.Expr, outer: frozenset[str]) -> tuple[list[tuple[exp.Expr, exp.Expr]], list[exp.Expr]]:
     """Split a subquery's WHERE: equalities with the outer query as (inner side, outer side), and all other
     conditions."""
-    joined = [inner.args["from_"].this, *(join.this for join in inner.args.get("joins") or ())]
-    names = {node.alias_or_name for node in joined}
+    names = {node.alias_or_name for node in sources_of(inner)}
     where = inner.args.get("where")
     pairs: list[tuple[exp.Expr, exp.Expr]] = []
     own: list[exp.Expr] = []
