@@ -121,7 +121,8 @@ def test_a_replica_that_is_unavailable_does_not_end_the_session(monkeypatch: pyt
 def test_a_replica_that_must_not_be_read_is_waited_for(
     kind: type[TailorbirdError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The capture of its log continues. The reason is reported once while it stays the same, and the attempts become rare."""
+    """The capture of its log continues. The reason is reported once while it stays the same, and the attempts become
+    rare."""
     monkeypatch.setattr(proc_chunks, "RETRY", 0.02)
     times = list[float]()
 

@@ -134,8 +134,8 @@ def test_the_log_does_not_wait_for_a_replica(two: tuple[Server, Server], monkeyp
 
 
 def test_a_replica_with_a_filter_is_not_read(two: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with a filter that names another database. The capture of the log continues, and the tables are read once the
-    filter is removed."""
+    """Also with a filter that names another database. The capture of the log continues, and the tables are read
+    once the filter is removed."""
     monkeypatch.setattr(proc_chunks, "LONGEST", 1.0)
     primary, replica = two
     wait_for(lambda: run(replica, "SELECT COUNT(*) FROM d.t") == [(10_000,)], "nothing is replicated")
