@@ -182,6 +182,7 @@ def test_capture_fails_over_to_another_server(run_of: Callable[..., Run]) -> Non
     assert {key: row["v"] for key, row in state.items()} == {key: row["v"] for key, row in run.rows().items()}
 
 
+@pytest.mark.matrix
 def test_rows_whose_columns_are_not_known_are_kept_and_decoded_later(run_of: Callable[..., Run]) -> None:
     """Rows whose columns the log does not contain are kept as bytes, the rest flows. When the server shows the columns,
     or a user sets them, the rows follow in order."""

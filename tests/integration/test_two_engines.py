@@ -24,7 +24,7 @@ from tailorbird.devtools.demo.shop import Shop, ShopStatement, ShopTransaction
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.proc_tools import find_java
 from tailorbird.devtools.stack.progress import silent
-from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tailorbird.devtools.stack.settings import LOAD_LOGIN, ServiceName
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tailorbird.verify.mysql_tables import read_tables
 from tests.support.pg_servers import PgServer
@@ -32,6 +32,8 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(900)]
 AGENTS = ("agent catalog", "gateway", "agent shop", "agent crm")
+STORES: tuple[ServiceName, ...] = ("kafka", "hbase", "solr")
+DATABASES: tuple[ServiceName, ...] = ("mysql-shop", "mysql-crm")
 FILE = Path(__file__).parents[2] / "topologies" / "two-engines.yml"
 
 
@@ -68,8 +70,9 @@ def test_two_engines_and_a_topic_make_one_table(
     stack: Stack, postgres_server: PgServer, unique: Callable[[str], str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, agents: bool,
 ) -> None:  # fmt: skip
-    """MySQL, PostgreSQL and Debezium's topic are joined and indexed under live traffic, while captures, the join and
-    Debezium itself are killed, and then PostgreSQL. HBase and Solr equal the databases' answer to the same query.
+    """MySQL, PostgreSQL and Debezium's topic are joined and indexed under live traffic, while captures, the join,
+    Debezium itself, Kafka, HBase and Solr are killed, and then both MySQLs and PostgreSQL. HBase and Solr equal the
+    databases' answer to the same query.
 
     With agents, a gateway and an agent for each source replace the captures, and are killed.
     """
@@ -112,10 +115,22 @@ def test_two_engines_and_a_topic_make_one_table(
                 more(100)
                 debezium.start()
                 more(200)
+                for server in STORES:
+                    stack.kill(server)
+                    more(60)
+                    stack.up()
+                    pipeline.check()
+                    more(60)
             shop.close()
+            for database in DATABASES:
+                stack.kill(database)
             postgres_server.kill()
             time.sleep(2.0)
             postgres_server.start()
+            stack.up()
+            # the program around the engine does not outlive its servers
+            debezium.kill()
+            debezium.start()
             shop = TwoEngineShop(topology, crm, LOAD_LOGIN, debezium)
             with live_traffic(shop, generator) as more:
                 more(200)

@@ -16,7 +16,7 @@ from tests.joins.joincase import Case
 from tests.joins.meaningrandom import joined, random_query, read
 
 TABLES = 1000
-PARTS = 10  # so that they are distributed over processes; `make matrix` runs all of them
+PARTS = 20  # so that they are distributed over processes; `make matrix` runs all of them
 
 
 class Table:
