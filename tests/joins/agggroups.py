@@ -37,7 +37,7 @@ class GroupGenerator(Generator, ABC):
             items.append(self._over(aliases))
         names = names_of(len(keys), len(items) - len(keys))
         having = self._having(aliases) if self._maybe("having", 0.3) else ""
-        free = [name for name in aliases[0].table.columns if name not in names]
+        free = [name for name in aliases[0].table.columns if name not in (*names, "n")]  # n is the number of a row
         if having and len(aliases) == 1 and free and not whole:  # a column of the result hides one of the table
             names[-1] = self.chance.choice(free)
             having = having.replace(f"{aliases[0].name}.", "")

@@ -33,10 +33,12 @@ def random_aggregate(seed: int, query: int | None = None, constructs: frozenset[
     """Return the case of a seed, the same in every run. `query`: the seed of its schemas and SELECT, which many
     share."""
     happens = random.Random(seed)
-    return _Aggregated(random.Random(seed if query is None else query), happens, constructs).case()
+    return Aggregated(random.Random(seed if query is None else query), happens, constructs).case()
 
 
-class _Aggregated(FormGenerator):
+class Aggregated(FormGenerator):
+    """Makes queries of all `constructs`."""
+
     def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
         super().__init__(chance, happens, constructs)
         self.views: dict[str, dict[str, Any]] = {}
@@ -241,15 +243,20 @@ class _Aggregated(FormGenerator):
             return []
         outside, inside = self.chance.choice(columns)
         asked = f"FROM {inner.table.name} {inner.name}"
-        own = [self._condition([inner])] if self.chance.random() < 0.5 else []
+        own = [self._bare(self._condition([inner]), aliases, inner)] if self.chance.random() < 0.5 else []
         if self.chance.random() < 0.3:
             word = self.chance.choice(["IN", "IN", "NOT IN"])
             return [f"{outside} {word} (SELECT {inside} {asked}{' WHERE ' + own[0] if own else ''})"]
         word = self.chance.choice(["EXISTS", "NOT EXISTS"])
         if self.chance.random() < 0.3:
             one, other = self.chance.choice(columns)
-            own.append(f"{other} {self.chance.choice(['<>', '<', '>='])} {one}")
-        return [f"{word} (SELECT 1 {asked} WHERE {' AND '.join([f'{inside} = {outside}', *own])})"]
+            own.append(self._bare(f"{other} {self.chance.choice(['<>', '<', '>='])} {one}", aliases, inner))
+        equal = self._bare(f"{inside} = {outside}", aliases, inner)
+        return [f"{word} (SELECT 1 {asked} WHERE {' AND '.join([equal, *own])})"]
+
+    def _bare(self, condition: str, aliases: list[Alias], inner: Alias) -> str:
+        """Return a condition within a subquery over `inner`, perhaps with columns without their tables."""
+        return condition
 
     def _scalar(self, aliases: list[Alias], tables: list[Table]) -> tuple[str, str]:
         """Return a subquery that is a number, of all rows of a table or of those with an equal column."""
@@ -262,7 +269,7 @@ class _Aggregated(FormGenerator):
         conditions = [self._condition([inner])] if self.chance.random() < 0.4 else []
         if (columns := self._compared(aliases, inner)) and self.chance.random() < 0.75:
             outside, inside = self.chance.choice(columns)
-            conditions.insert(0, f"{inside} = {outside}")
+            conditions.insert(0, self._bare(f"{inside} = {outside}", aliases, inner))
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"(SELECT {value} FROM {inner.table.name} s{where})", type_
 

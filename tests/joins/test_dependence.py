@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cdc.model.errors import TopologyError
 from joins.query.plan import Plan
-from tests.joins.joincase import Case
+from tests.joins.joincase import Case, run_case
 
 TABLES = {
     "shop.lines": {"key": ["order_id", "nr"], "order_id": "int", "nr": "int", "qty": "int", "ship": "varchar(9)?"},
@@ -88,3 +90,49 @@ def test_more_rows_of_one_key_are_wanted() -> None:
     )
     assert grouping is not None
     assert len(grouping.keys) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "row_key"),
+    [
+        # more columns than the key, which may be NULL as those of the key
+        (
+            "SELECT t.a, t.b, t.c, t.n FROM (SELECT status AS a, status AS b, rate AS c, count(*) AS n, row_number() "
+            "OVER (PARTITION BY status ORDER BY rate) AS place FROM shop.orders GROUP BY status, rate) t "
+            "WHERE t.place = 1",
+            "b a c",
+        ),
+        ("SELECT status, rate, max(customer_id) AS most FROM shop.orders GROUP BY status, rate", "most status rate"),
+        (
+            "SELECT o.status AS s, o.id, p.id AS other FROM shop.orders o LEFT JOIN shop.orders p ON p.rate = o.rate",
+            "s id other",
+        ),
+        # the second key of the rows that a UNION ALL reads
+        *(
+            (
+                "WITH t AS (SELECT id, customer_id, n FROM (SELECT id, customer_id, row_number() OVER (PARTITION BY "
+                "customer_id ORDER BY rate) AS n FROM shop.orders) q WHERE n <= 2) "
+                "SELECT 'x' AS kind, t.id, t.n, t.customer_id AS c FROM t UNION ALL "
+                "SELECT 'y', t.id, t.n, t.customer_id FROM t",
+                key,
+            )
+            for key in ("kind id", "kind n c", "id kind n")
+        ),
+    ],
+)
+def test_row_keys_with_more_columns_and_other_keys_are_kept(query: str, row_key: str) -> None:
+    """The rows are right when columns of the key become NULL, and when rows move."""
+    history: list[list[Any]] = []
+    for number in range(24):
+        row = {
+            "id": number % 7,
+            "customer_id": number % 3,
+            "status": [None, "x"][number % 2],
+            "rate": number % 4 or None,
+        }
+        history.append(["put", "shop.orders", row])
+        history += [["delete", "shop.orders", {"id": number % 5}]] * (number % 4 == 3)
+        history += [["quiet"]] * (number % 6 == 5)
+    tables = {"shop.orders": TABLES["shop.orders"]}
+    for seed in range(3):
+        run_case(Case(tables=tables, query=query, row_key=row_key.split(), history=history), seed)

@@ -220,3 +220,14 @@ def test_a_row_key_that_is_none_is_noticed() -> None:
     """The oracle raises an error if two rows of an answer have one key."""
     with pytest.raises(ValueError, match="two rows of wide have the key"):
         asked("SELECT shop, n FROM shop.sales", "shop")
+
+
+def test_with_in_from_names_queries_there() -> None:
+    """A name of WITH is known in its query, within its subqueries, and hides one around it."""
+    query = (
+        "WITH a AS (SELECT shop, 7 AS n FROM shop.sales GROUP BY shop) SELECT q.shop, q.n, a.n AS seven FROM a JOIN ("
+        "WITH a AS (SELECT shop, count(*) AS n FROM shop.sales GROUP BY shop), "
+        "b AS (SELECT shop, n FROM a WHERE n > 1) "
+        "SELECT shop, n FROM b WHERE shop IN (SELECT shop FROM a)) q ON q.shop = a.shop"
+    )
+    assert values(asked(query, "shop")) == [["a", 3, 7]]

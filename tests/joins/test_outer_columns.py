@@ -13,7 +13,7 @@ from cdc.model.errors import TopologyError
 from joins.query.describe import text_of_plan
 from joins.select.connected import factored
 from joins.select.parser import check_query, tables_of
-from joins.select.rewrite.outer_columns import with_outer_columns
+from joins.select.rewrite.outer_columns import unknown_in_orders, with_outer_columns
 from tests.joins.joincase import Case, run_case
 
 KNOWN = {
@@ -55,6 +55,38 @@ def test_a_query_without_subqueries_is_not_changed() -> None:
     """The same object, so that its plan cannot differ."""
     query = sqlglot.parse_one("SELECT id FROM s.a WHERE x = 1", read="spark")
     assert with_outer_columns(query, lambda parts: KNOWN.get(parts)) is query
+
+
+@pytest.mark.parametrize(
+    ("query", "unknown"),
+    [
+        ("SELECT id, x + 1 AS more FROM s.a ORDER BY more, ID, a.k DESC, 2", []),
+        ("SELECT id FROM s.a ORDER BY y", ["y"]),
+        ("SELECT id FROM s.a ORDER BY a.y, b.id, 2, 0", ["a.y", "b.id", "2", "0"]),
+        ("SELECT q.n FROM (SELECT id AS n FROM s.a ORDER BY z) q ORDER BY q.id", ["z", "q.id"]),
+        ("SELECT * FROM s.a ORDER BY k, y, 9", ["y"]),
+        ("SELECT id FROM s.unknown ORDER BY y", []),
+        ("SELECT id FROM s.a UNION SELECT kb FROM s.b ORDER BY id, kb", ["kb"]),
+        ("SELECT id FROM s.a EXCEPT SELECT kb FROM s.b ORDER BY kb", ["kb"]),
+        ("SELECT x FROM s.a GROUP BY ROLLUP (x) ORDER BY count(*), sum(y)", ["y"]),
+        ("SELECT id FROM s.a WHERE EXISTS (SELECT 1 FROM s.b WHERE kb = id ORDER BY x, w)", ["w"]),
+        ("WITH w AS (SELECT kb AS n FROM s.b) SELECT n FROM w ORDER BY n, kb", ["kb"]),
+        ("SELECT id FROM s.a ORDER BY (SELECT max(y) FROM s.b WHERE kb = id)", []),
+        ("SELECT a.id FROM s.a JOIN s.b USING (id) ORDER BY id, y, z", ["z"]),
+        ("SELECT id FROM s.a ORDER BY y LIMIT 3", []),  # checked where it is computed
+    ],
+)
+def test_unknown_columns_of_an_order_without_effect(query: str, unknown: list[str]) -> None:
+    """Such a clause is left out, but a wrong name in it is an error, as everywhere."""
+    assert [one.sql() for one in unknown_in_orders(query, lambda parts: KNOWN.get(parts))] == unknown
+    assert unknown_in_orders(query, None) == []
+
+
+def test_an_unknown_column_is_refused_with_its_place() -> None:
+    """The rest of the query is as before."""
+    assert case("SELECT pid FROM shop.part ORDER BY brand", "pid").plan()
+    with pytest.raises(TopologyError, match=r"unknown column colour in ORDER BY \(query line 2, column 10\)"):
+        case("SELECT pid FROM shop.part\nORDER BY colour", "pid").plan()
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,12 @@ REFUSED = {
         "(SELECT DISTINCT created_at FROM shop.orders) b ON b.created_at = a.created_at",
         "another name than created_at for the result column",
     ),
+    "a list in a FULL JOIN with one key": (
+        "SELECT coalesce(a.k, b.k) AS id, a.v FROM (SELECT customer_id AS k, collect_list(status) AS v FROM shop.orders"
+        " WHERE customer_id IS NOT NULL GROUP BY 1) a FULL JOIN (SELECT DISTINCT nation_id AS k FROM crm.customers) b"
+        " ON b.k = a.k",
+        "of a list array_join(x, ',')",
+    ),
     "WITH in a circle around a FULL JOIN": (
         f"WITH q AS (SELECT k FROM q UNION ALL SELECT coalesce(a.k, b.k) AS k FROM {GROUPS}) "
         "SELECT k AS id, count(*) AS n FROM q GROUP BY k",

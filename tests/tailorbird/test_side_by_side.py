@@ -161,6 +161,13 @@ def test_a_version_being_removed_does_not_run() -> None:
         ("SELECT a.x FROM s.a a WHERE EXISTS (SELECT 1 FROM wide b WHERE b.x = a.x)",
          "SELECT a.x FROM s.a a WHERE EXISTS (SELECT 1 FROM `wide.v2` b WHERE b.x = a.x)"),
         ("SELECT a.wide FROM s.a a", None),
+        ("SELECT x, count(*) AS n FROM wide GROUP BY ROLLUP (x)",
+         "SELECT x, count(*) AS n FROM `wide.v2` AS wide GROUP BY ROLLUP (x)"),
+        ("SELECT w.x, sum(w.y) OVER () AS s FROM wide w", "SELECT w.x, sum(w.y) OVER () AS s FROM `wide.v2` w"),
+        ("SELECT x FROM wide ORDER BY (SELECT max(x) FROM wide)",
+         "SELECT x FROM `wide.v2` AS wide ORDER BY (SELECT max(x) FROM `wide.v2` AS wide)"),
+        ("SELECT q.x FROM (WITH wide AS (SELECT x FROM s.a) SELECT x FROM wide) q JOIN wide w ON w.x = q.x",
+         "SELECT q.x FROM (WITH wide AS (SELECT x FROM s.a) SELECT x FROM wide) q JOIN `wide.v2` w ON w.x = q.x"),
     ],
 )  # fmt: skip
 def test_a_query_names_a_version_and_is_else_as_it_was_written(query: str, wanted: str | None) -> None:

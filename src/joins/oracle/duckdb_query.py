@@ -73,6 +73,9 @@ def question(
 _NAMES: Mapping[str, type[exp.Func]] = {"every": exp.LogicalAnd, "some": exp.LogicalOr, "mean": exp.Avg}
 
 
+_SOURCE = "source"  # in the metadata of a table: it is DuckDB's
+
+
 class _Query:
     """Replaces table names in queries by DuckDB's tables, or by the queries of other joined tables."""
 
@@ -90,12 +93,7 @@ class _Query:
             if kind is not None:
                 node.replace(kind(this=node.this if isinstance(node, exp.Any) else node.expressions[0]))
         self._number(query, table)
-        named = query.args.get("with_")
-        query.set("with_", None)
-        found: dict[str, exp.Expr] = {}
-        for one in [] if named is None else named.expressions:
-            found[one.alias] = self._over_sources(one.this, found)
-        return self._over_sources(query, found)
+        return self._over_sources(query, {})
 
     def _number(self, query: exp.Expr, table: Table) -> None:
         """Add the key of the rows to ORDER BY of each window function that depends on the order of equal rows.
@@ -117,19 +115,29 @@ class _Query:
             ordered.set("expressions", [*ordered.expressions, *more])
             window.meta[TIES] = len(more)
 
-    def _over_sources(self, query: exp.Expr, named: Mapping[str, exp.Expr]) -> exp.Expr:
+    def _over_sources(self, query: exp.Expr, around: Mapping[str, exp.Expr]) -> exp.Expr:
+        """Replace the names of tables in a query, in place. `around` are the queries of WITH that it can name."""
+        named, own = dict(around), query.args.get("with_")
+        query.set("with_", None)
+        for one in [] if own is None else own.expressions:
+            named[one.alias] = self._over_sources(one.this, named)
+        while (inner := next((one for one in query.find_all(exp.Query) if one.args.get("with_")), None)) is not None:
+            self._over_sources(inner, named)
         for node in list(query.find_all(exp.Table)):
-            parts = tuple(part.name for part in node.parts)
-            table_id = self._topology.table_id(parts)
-            read: exp.Expr
-            if len(parts) == 1 and parts[0] in named:
-                read = exp.Subquery(this=named[parts[0]].copy())
-            elif table_id is None:
-                read = exp.Subquery(this=self.of(self._topology.tables[parts[0]]))
-            else:
-                read = exp.to_table(self._names[table_id])
-            node.replace(exp.alias_(read, node.alias_or_name, table=True))
+            if _SOURCE not in node.meta:
+                node.replace(exp.alias_(self._read(node, named), node.alias_or_name, table=True))
         return query
+
+    def _read(self, node: exp.Table, named: Mapping[str, exp.Expr]) -> exp.Expr:
+        """Return DuckDB's table, or the query, that a name means."""
+        parts = tuple(part.name for part in node.parts)
+        if len(parts) == 1 and parts[0] in named:
+            return exp.Subquery(this=named[parts[0]].copy())
+        if (table_id := self._topology.table_id(parts)) is None:
+            return exp.Subquery(this=self.of(self._topology.tables[parts[0]]))
+        table = exp.to_table(self._names[table_id])
+        table.meta[_SOURCE] = True
+        return table
 
 
 def _qualify(select: exp.Select) -> None:

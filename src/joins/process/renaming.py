@@ -6,21 +6,23 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from joins.select.tokens import statements_of
+from joins.select.names import same_name
+from joins.select.rewrite.cases import defined_for
+from joins.select.tokens import written_statements
 
 
 def renamed(query: str, names: Mapping[str, str]) -> str:
     """Return the text of a query with tables renamed by `names`. Everything else stays as written.
 
     A renamed table without an alias gets its former name as alias. Names that WITH defines are not tables."""
-    statement = statements_of(query)[0]
+    # not as the compiler reads it: its rewrites copy tables, with their places
+    statement = written_statements(query)[0]
     if statement is None:
         return query
-    own = {cte.alias for cte in statement.find_all(exp.CTE)}
     places: list[tuple[int, int, str]] = []
     for node in statement.find_all(exp.Table):
         new = names.get(node.name)
-        if new is None or new == node.name or len(node.parts) > 1 or node.name in own:
+        if new is None or new == node.name or len(node.parts) > 1 or same_name(defined_for(node), node.name):
             continue
         alias = "" if node.alias else f" AS {node.name}"
         places.append((node.this.meta["start"], node.this.meta["end"] + 1, f"`{new}`{alias}"))

@@ -278,7 +278,7 @@ class Binder:
     # -- unions
 
     def _union(self, union: Union) -> BoundTree:
-        branches = [self._select(select) for select in typed_nulls(union.branches, self._select)]
+        branches = [self._select(select) for select in typed_nulls(union.branches, self._select, self.refuse)]
         first = branches[0]
         columns = list(first.rows.columns)
         for branch in branches[1:]:
@@ -294,20 +294,20 @@ class Binder:
                 columns[i] = QueryColumn(
                     name=one.name, type=wider, nullable=nullable, origin=one.origin, members=one.members
                 )
-        tags, key = self._tags(branches)
-        rows = QueryRows(columns=tuple(columns), primary_key=key)
+        tags, keys = self._tags(branches)
+        rows = QueryRows(columns=tuple(columns), primary_key=keys[0] if keys else (), also=tuple(keys[1:]))
         bound = BoundUnion(branches=tuple(branches), rows=rows, tags=tags)
         tree = self.tree(_reading(bound, union.place), union.place)
         return self._distinct(tree) if union.distinct else tree
 
     def _tags(
         self, branches: list[BoundTree]
-    ) -> tuple[tuple[tuple[str, ...], tuple[tuple[str | int | bool, ...], ...]] | None, tuple[str, ...]]:
-        """Return how the branches of a UNION ALL are distinguished, and the key of the union.
+    ) -> tuple[tuple[tuple[str, ...], tuple[tuple[str | int | bool, ...], ...]] | None, list[tuple[str, ...]]]:
+        """Return how the branches of a UNION ALL are distinguished, and the keys of the union.
 
         If every branch selects a different literal in one column, such as `'web' AS channel`, or other literals in
-        several columns, the first result is these columns with the literals of each branch. The key is these columns
-        and the common key of the branches. Otherwise the results are None and ()."""
+        several columns, the first result is these columns with the literals of each branch. A key is these columns
+        and a common key of the branches. Otherwise the results are None and []."""
         names = branches[0].rows.places()
         literals: dict[str, tuple[str | int | bool, ...]] = {}
         for i, name in enumerate(names):
@@ -316,15 +316,15 @@ class Binder:
                 literals[name] = tuple(_literal(node) for node in nodes)
         for tags in [*((name,) for name in literals), tuple(literals)]:
             values = tuple(zip(*(literals[name] for name in tags), strict=True))
-            if len({*values}) == len(branches) and (places := _common_key([branch.rows for branch in branches])):
-                return (tags, values), (*tags, *(names[at] for at in places))
-        return None, ()
+            if len({*values}) == len(branches) and (keys := _common_keys([branch.rows for branch in branches])):
+                return (tags, values), [(*tags, *(names[at] for at in places)) for places in keys]
+        return None, []
 
 
-def _common_key(branches: Sequence[QueryRows]) -> tuple[int, ...]:
-    """Return the column indexes of a key that all branches of a union share, or () if there is none."""
+def _common_keys(branches: Sequence[QueryRows]) -> list[tuple[int, ...]]:
+    """Return the column indexes of each key that all branches of a union share."""
     found = [[tuple(rows.places().index(name) for name in key) for key in keys_of(rows)] for rows in branches]
-    return next((key for key in found[0] if all(key in other for other in found)), ())
+    return [key for key in found[0] if key and all(key in other for other in found)]
 
 
 def _reading(bound: Bound, place: Place) -> Flat:

@@ -132,7 +132,7 @@ class _Planner:
         if isinstance(bound, BoundGroup):
             return self._group(bound, target, names)
         if isinstance(bound, BoundUnion):
-            return self._union(bound, target, wanted), tuple(wanted)
+            return self._union(bound, target, names or bound.rows.primary_key, wanted), tuple(wanted)
         if isinstance(bound, BoundPair):
             return (self._pair(bound, target, wanted),), tuple(wanted)
         if isinstance(bound, BoundInterval):
@@ -251,16 +251,16 @@ class _Planner:
         self.fragments.append(fragment)
         return fragment.number
 
-    def _union(self, bound: BoundUnion, target: int, wanted: Sequence[str]) -> tuple[int, ...]:
-        """Add a fragment per branch of a UNION ALL. Row ids begin with the branch's literal or index, so they
-        differ."""
+    def _union(self, bound: BoundUnion, target: int, names: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...]:
+        """Add a fragment per branch of a UNION ALL. Row ids are those of its key `names`, which begins with the
+        branch's literal, or with its index, so they differ."""
         places = bound.rows.places()
         tagged = 0 if bound.tags is None else len(bound.tags[0])
         numbers = []
         for i, branch in enumerate(bound.branches):
             theirs = branch.rows.places()
             tag = _text_of([i] if bound.tags is None else bound.tags[1][i])
-            key = [theirs[places.index(name)] for name in bound.rows.primary_key[tagged:]]
+            key = [theirs[places.index(name)] for name in names[tagged:]]
             columns = [theirs[places.index(name)] for name in wanted]
             numbers.append(self._sent(branch, target, key, columns, tag))
         return tuple(numbers)

@@ -18,7 +18,7 @@ from joins.query.typed import Unsupported
 from joins.query.windows import windows_in
 from joins.select.connected import factored, unconnected
 from joins.select.rewrite.distinct_on import left_distinct_on
-from joins.select.rewrite.outer_columns import columns_in, with_outer_columns
+from joins.select.rewrite.outer_columns import columns_in, unknown_in_orders, with_outer_columns
 from joins.select.rewrite.ranked import limited, ranked_by, ranking_in
 from joins.select.rewrite.semijoin import Semijoin, semijoin_of
 from joins.select.rewrite.subqueries import ScalarJoin, without_subqueries
@@ -44,7 +44,11 @@ from joins.select.tokens import CLAUSES, KEPT, KINDS, LEFT_LIMITS, NOT_YET, stat
 
 def parse_query(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema] | None = None) -> Query:
     """Parse a table's query; without `schemas` check its form. Raises TopologyError with place and nearest form."""
-    statement = with_outer_columns(statement_of(topology, table), columns_in(topology, schemas))
+    known = columns_in(topology, schemas)
+    statement = with_outer_columns(statement_of(topology, table), known)
+    for node in unknown_in_orders(table.query, known):
+        what, expected = f"unknown column {node.sql('spark')} in ORDER BY", "a column of the result or of its tables"
+        refuse(topology, place_of(table.name, node), what, f"{expected}; or no ORDER BY, which has no effect here")
     return _Parser(topology, table, {}).query(statement)
 
 

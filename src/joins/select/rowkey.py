@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from cdc.model.schema import TableId, TableSchema
+from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.topology import Table, Topology
 from joins.select.bind import Binder
 from joins.select.bound import BoundTree
@@ -92,7 +92,9 @@ class RowKey:
                     f"columns of {root}, whose rows they are",
                 )
             column = self.shapes[self.root].column(found[1])
-            if column is not None and column.nullable and found[1] not in primary and not self.tree.met(*found):
+            # the key of another query's rows may have NULLs, so more columns of it may, too
+            may_be_null = isinstance(column, Column) and column.nullable
+            if may_be_null and found[1] not in primary and not self.tree.met(*found):
                 return f"column {name} may be NULL", "columns that are NOT NULL"
             columns.append(found[1])
         if missing := [column for column in primary if column not in columns]:

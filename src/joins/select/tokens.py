@@ -26,7 +26,7 @@ from joins.select.rewrite.distinct_on import with_distinct_on
 from joins.select.rewrite.full_joins import with_full_joins
 from joins.select.rewrite.group_concats import with_group_concats, with_stand_ins
 from joins.select.rewrite.grouping_sets import with_grouping_sets
-from joins.select.rewrite.limits import UNUSED_ORDER, with_limits, without_orders
+from joins.select.rewrite.limits import unused_order, with_limits, without_orders
 from joins.select.rewrite.named_windows import with_named_windows
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
@@ -70,9 +70,14 @@ NOT_YET = {
 
 
 def statements_of(text: str, row_key: Sequence[str] = ()) -> list[exp.Expr | None]:
-    """Parse a text as Spark SQL and return its statements. Raises sqlglot's ParseError and TokenError.
+    """Parse a text as Spark SQL and return its statements, rewritten. Raises sqlglot's ParseError and TokenError.
 
-    `row_key` are the names of a joined table's row key, if they are known: some rewrites depend on them.
+    `row_key` are the names of a joined table's row key, if they are known: some rewrites depend on them."""
+    return [None if one is None else _rewritten(one, row_key) for one in written_statements(text)]
+
+
+def written_statements(text: str) -> list[exp.Expr | None]:
+    """Parse a text as Spark SQL and return its statements as they are written. Raises as `statements_of` does.
 
     `window(…)` after GROUP BY is renamed before parsing, because sqlglot takes it for the WINDOW clause."""
     tokens = sqlglot.tokenize(text, read="spark")
@@ -85,8 +90,7 @@ def statements_of(text: str, row_key: Sequence[str] = ()) -> list[exp.Expr | Non
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
     text = with_stand_ins(text, tokens)
     statements = [one and _with_commas(_positive(one), tokens) for one in sqlglot.parse(text, dialect="spark")]
-    named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
-    return [None if one is None else _rewritten(one, row_key) for one in named]
+    return [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
 
 
 def _rewritten(statement: exp.Expr, row_key: Sequence[str]) -> exp.Expr:
@@ -242,8 +246,9 @@ def statement_of(topology: Topology, table: Table) -> exp.Expr:
 
 def without_effect(topology: Topology, table: Table) -> list[tuple[str, str]]:
     """Return what a query contains in vain, as (finding, remedy). Raises TopologyError as `statement_of` does."""
-    statement = statement_of(topology, table)
-    if not any(UNUSED_ORDER in node.meta for node in statement.find_all(exp.Query)):
+    statement_of(topology, table)
+    (written,) = written_statements(table.query)
+    if written is None or not any(map(unused_order, written.find_all(exp.Query))):
         return []
     remedy = "remove it; or write ORDER BY … LIMIT 10, if the table shall have only the first rows"
     return [("ORDER BY without LIMIT has no effect, as rows are stored in the order of row_key", remedy)]

@@ -12,7 +12,7 @@ from joins.select.names import same_name, sources_of
 def with_cases(statement: exp.Expr) -> exp.Expr:
     """Replace names of tables and WITH queries that differ only in case, in place."""
     for table in list(statement.find_all(exp.Table)):
-        if len(table.parts) == 1 and (name := same_name(_defined(table), table.name)) not in (None, table.name):
+        if len(table.parts) == 1 and (name := same_name(defined_for(table), table.name)) not in (None, table.name):
             alias = table.alias or table.name
             table.set("this", exp.to_identifier(name))
             table.set("alias", exp.TableAlias(this=exp.to_identifier(alias)))
@@ -29,8 +29,8 @@ def with_cases(statement: exp.Expr) -> exp.Expr:
     return statement
 
 
-def _defined(node: exp.Expr) -> list[str]:
-    """Return the names of WITH that a query can use. A query of WITH cannot read itself."""
+def defined_for(node: exp.Expr) -> list[str]:
+    """Return the names of WITH that a table's name may mean. A query of WITH cannot read itself."""
     found: list[str] = []
     around: exp.Expr | None = None
     while (parent := node.parent) is not None:

@@ -16,19 +16,23 @@ from sqlglot import exp
 
 from joins.select.names import same_name
 
-UNUSED_ORDER = "unused_order"  # key of a query's metadata: it had an ORDER BY without effect
 _ROWS, _PLACE = "_q", "place"  # names of the numbered rows, and of their numbers
 
 
 def without_orders(statement: exp.Expr) -> exp.Expr:
     """Leave out every ORDER BY that selects no rows, in place."""
     for query in statement.find_all(exp.Select, exp.SetOperation):
-        distinct = query.args.get("distinct")
-        on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
-        if query.args.get("order") is not None and not (query.args.get("limit") or query.args.get("offset") or on):
+        if unused_order(query):
             query.set("order", None)
-            query.meta[UNUSED_ORDER] = True
     return statement
+
+
+def unused_order(query: exp.Expr) -> list[exp.Expr]:
+    """Return the entries of a query's ORDER BY if it selects no rows. Empty if it does, or if there is none."""
+    distinct, order = query.args.get("distinct"), query.args.get("order")
+    on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+    selects = query.args.get("limit") or query.args.get("offset") or on
+    return [] if order is None or selects else [one.this for one in order.expressions]
 
 
 def with_limits(statement: exp.Expr) -> exp.Expr:

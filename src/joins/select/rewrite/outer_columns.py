@@ -9,6 +9,7 @@ taken for one with the outer query: only the form is checked then."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sqlglot import exp
@@ -17,8 +18,9 @@ from sqlglot.errors import SqlglotError
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
 from joins.select.names import same_name, sources_of
+from joins.select.rewrite.limits import unused_order
 from joins.select.sql import conjuncts
-from joins.select.tokens import statements_of
+from joins.select.tokens import statements_of, written_statements
 
 Columns = Sequence[str] | None  # None: not known
 ColumnsOf = Callable[[tuple[str, ...]], Columns]
@@ -37,20 +39,31 @@ def with_outer_columns(statement: exp.Expr, columns_of: ColumnsOf | None) -> exp
         for exists in found.find_all(exp.Exists):
             _guess(exists.this)
     else:
-        _Names(columns_of, {}).query(found, ())
+        _Names(columns_of, {}, []).query(found, ())
     return found
 
 
-class _Names:
-    """Walks through queries. `named` are the columns of the queries in WITH."""
+def unknown_in_orders(query: str, columns_of: ColumnsOf | None) -> list[exp.Expr]:
+    """Return what each ORDER BY without effect names in vain: columns that neither the result nor the tables have, and
+    numbers of no result column. The compiler leaves these clauses out, so the text is read again."""
+    unknown = list[exp.Expr]()
+    if columns_of is not None and re.search(r"\border\s+by\b", query, re.IGNORECASE):
+        for statement in written_statements(query):
+            if statement is not None and any(map(unused_order, statement.find_all(exp.Query))):
+                _Names(columns_of, {}, unknown).query(statement, ())
+    return unknown
 
-    def __init__(self, columns_of: ColumnsOf, named: Mapping[str, Columns]) -> None:
-        self.columns_of, self.named = columns_of, dict(named)
+
+class _Names:
+    """Walks through queries. `named` are the columns of the queries in WITH. See `unknown_in_orders` for `unknown`."""
+
+    def __init__(self, columns_of: ColumnsOf, named: Mapping[str, Columns], unknown: list[exp.Expr]) -> None:
+        self.columns_of, self.named, self.unknown = columns_of, dict(named), unknown
 
     def query(self, node: exp.Expr, outer: tuple[Scope, ...]) -> Columns:
         """Name the columns within a query. `outer` are the enclosing queries' tables, the innermost first. Returns the
         columns of its result."""
-        inner = _Names(self.columns_of, self.named)
+        inner = _Names(self.columns_of, self.named, self.unknown)
         if isinstance(node, exp.Subquery | exp.Paren):
             return inner.query(node.this, outer)
         if (with_ := node.args.get("with_")) is not None:
@@ -59,6 +72,7 @@ class _Names:
         if isinstance(node, exp.SetOperation):
             first = inner.query(node.this, outer)
             inner.query(node.expression, outer)
+            self._order(node, first, ({"": first},))
             return first
         return inner.select(node, outer) if isinstance(node, exp.Select) else None
 
@@ -67,6 +81,7 @@ class _Names:
         joined = sources_of(select)
         scope = {one.alias_or_name or f"query{i}": self._columns(one) for i, one in enumerate(joined)}
         named = [one.alias_or_name for one in select.expressions]
+        self._order(select, None if select.is_star else named, ({"": named}, scope, *outer))
         for node in list(_parts(select, joined)):
             if isinstance(node, exp.Column):
                 hidden = same_name(named, node.name) is not None and not _is_before_result(node)
@@ -76,12 +91,28 @@ class _Names:
                 self.query(node, (scope, *outer))
         return None if any(one.is_star for one in select.expressions) else named
 
+    def _order(self, query: exp.Expr, shown: Columns, scopes: tuple[Scope, ...]) -> None:
+        """Collect the unknown columns of a query's ORDER BY without effect. `shown` are the result's columns."""
+        for one in unused_order(query):
+            if isinstance(one, exp.Literal) and one.is_int:
+                self.unknown += [one] if shown is not None and not 0 < int(one.name) <= len(shown) else []
+            for column in one.find_all(exp.Column):
+                inside = column.find_ancestor(exp.Query) is not query
+                if not inside and not any(_has(scope, column) for scope in scopes):
+                    self.unknown.append(column)
+
     def _columns(self, node: exp.Expr) -> Columns:
         """Return the columns of an entry of FROM. A query there cannot use the tables beside it."""
         if isinstance(node, exp.Table):
             parts = tuple(part.name for part in node.parts)
             return self.named[parts[0]] if len(parts) == 1 and parts[0] in self.named else self.columns_of(parts)
         return self.query(node, ())
+
+
+def _has(scope: Scope, column: exp.Column) -> bool:
+    """Return whether some tables may have a column."""
+    tables = list(scope) if not column.table else [alias for alias in [same_name(scope, column.table)] if alias]
+    return any((known := scope[one]) is None or same_name(known, column.name) is not None for one in tables)
 
 
 def _is_before_result(column: exp.Column) -> bool:
