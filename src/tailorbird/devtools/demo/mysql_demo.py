@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pymysql
+from pymysql.constants import CR, ER
 
 from cdc.model.errors import Retriable
 from cdc.topology.topology import Source
 from tailorbird.devtools.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
 from tailorbird.operate.status.captured_position import CapturedPosition
 
+RECONNECT_SECONDS: Final = 180.0  # how long the shop waits for a server that was killed
+_LOST: Final = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 0}
+
 
 class MySqlShop:
-    """The two MySQL servers of the shop. Like an application, it uses autocommit: one statement per transaction."""
+    """The two MySQL servers of the shop. Like an application, it uses autocommit: one statement per transaction.
+
+    After a lost connection it connects again and repeats the statement. That is harmless, because each statement of
+    the shop writes values by key."""
 
     def __init__(self, sources: Mapping[str, Source], *, user: str, password: str) -> None:
         self._connections: dict[Server, pymysql.Connection] = {}
@@ -86,8 +94,23 @@ class MySqlShop:
             connection.close()
 
     def _execute(self, server: Server, sql: str, values: tuple[object, ...] = ()) -> None:
-        with self._connections[server].cursor() as cursor:
-            cursor.execute(sql, values)
+        connection, deadline, repeated = self._connections[server], time.monotonic() + RECONNECT_SECONDS, False
+        while True:
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(sql, values)
+                return
+            except pymysql.IntegrityError as error:
+                if not repeated or error.args[0] != ER.DUP_ENTRY:
+                    raise
+                return  # the server had committed the statement before the connection was lost
+            except (pymysql.OperationalError, pymysql.InterfaceError) as error:
+                if error.args[0] not in _LOST or time.monotonic() > deadline:
+                    raise
+                repeated = True
+                time.sleep(0.5)
+                with contextlib.suppress(pymysql.MySQLError):  # the next attempt reports it
+                    connection.ping(reconnect=True)
 
     def _rows(self, sql: str) -> Iterable[tuple[Any, ...]]:
         with self._connections["shop"].cursor() as cursor:

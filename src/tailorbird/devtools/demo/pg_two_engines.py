@@ -5,6 +5,7 @@ So a caller who waits renames a customer (a fence). Once the topic has that chan
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ from cdc.topology.topology import Source, Topology
 from ingest.log.kafka_topics import make_topic
 from ingest.postgres.messages import lsn_of
 from tailorbird.devtools.demo.kafka_fences import FenceReader
-from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.mysql_demo import RECONNECT_SECONDS, MySqlShop
 from tailorbird.devtools.demo.proc_debezium import Debezium
 from tailorbird.devtools.demo.shop import ShopStatement, ShopTransaction
 from tailorbird.operate.probes.login import Login
@@ -68,18 +69,21 @@ class TwoEngineShop(MySqlShop):
     def __init__(self, topology: Topology, crm: Source, login: Login, debezium: Debezium) -> None:
         sources = {"shop": topology.sources["shop"], "crm": crm}
         super().__init__(sources, user=login.user, password=login.password)
-        catalog = topology.sources["catalog"]
-        where = {"host": catalog.hostname, "port": str(catalog.port), "dbname": catalog.dbname}
-        try:
-            self._catalog = psycopg.connect(
-                " ".join(f"{key}={value}" for key, value in where.items()),
-                user=login.user, password=login.password, autocommit=True,
-            )  # fmt: skip
-        except psycopg.OperationalError as error:
-            address = f"PostgreSQL at {catalog.hostname}:{catalog.port}"
-            raise Retriable(f"{address}: {error}", "tailorbird stack status") from error
+        self._source, self._login = topology.sources["catalog"], login
+        self._catalog = self._connect()
         self.crm, self._debezium, self._fences = crm, debezium, FenceReader(topology, CUSTOMERS)
         self._fence = 0
+
+    def _connect(self) -> psycopg.Connection:
+        address = {"host": self._source.hostname, "port": str(self._source.port), "dbname": self._source.dbname}
+        try:
+            return psycopg.connect(
+                " ".join(f"{key}={value}" for key, value in address.items()),
+                user=self._login.user, password=self._login.password, autocommit=True,
+            )  # fmt: skip
+        except psycopg.OperationalError as error:
+            where = f"PostgreSQL at {self._source.hostname}:{self._source.port}"
+            raise Retriable(f"{where}: {error}", "tailorbird stack status") from error
 
     def prepare(self) -> None:
         """Create missing databases and tables, on all three servers."""
@@ -113,8 +117,22 @@ class TwoEngineShop(MySqlShop):
         """Execute one change. Return the monotonic time (s) at which its COMMIT returned."""
         if not _is_of_catalog(change.statement):
             return super().apply(change)
-        self._catalog.execute(change.statement.sql.encode(), change.statement.values)
-        return time.monotonic()
+        deadline, repeated = time.monotonic() + RECONNECT_SECONDS, False
+        while True:
+            try:
+                self._catalog.execute(change.statement.sql.encode(), change.statement.values)
+                return time.monotonic()
+            except psycopg.errors.UniqueViolation:
+                if not repeated:
+                    raise
+                return time.monotonic()  # the server had committed it before the connection was lost
+            except psycopg.OperationalError:
+                if not self._catalog.broken or time.monotonic() > deadline:
+                    raise
+                repeated = True
+                time.sleep(0.5)
+                with contextlib.suppress(Retriable):  # the next attempt reports it
+                    self._catalog = self._connect()
 
     def executed(self) -> dict[str, str]:
         """Return each source's position: a GTID set, a position in PostgreSQL's log, and the number of a new fence.
@@ -133,10 +151,11 @@ class TwoEngineShop(MySqlShop):
         return {**found, "crm": str(self._fence)}
 
     def covers(self, source: str, position: CapturedPosition, wanted: str) -> bool:
-        """Return whether a capture has reached the position `wanted`. Raises Fatal if Debezium has ended."""
+        """Return whether a capture has reached the position `wanted`. A Debezium that has ended is started
+        again."""
         if source == "catalog":
             return position.pos >= int(wanted)
-        self._debezium.check()
+        self._debezium.revive()
         if source == "crm":
             reported = self._fences.newest()
             return reported[0] >= int(wanted) and position.sequence >= reported[1]

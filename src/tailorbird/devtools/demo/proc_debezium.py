@@ -14,6 +14,7 @@ from cdc.model.errors import Fatal, TailorbirdError, UsageError
 from tailorbird.operate.probes.login import Login
 
 _JAVA = Path(__file__).parents[4] / "benchmarks" / "capture" / "debezium"
+_MOST_ENDS = 3
 _SERVER_ID = 9507  # its id as a replica of MySQL
 
 
@@ -69,12 +70,24 @@ class Debezium:
         words += [word for key, value in settings.items() for word in (f"--set.{key}", value)]
         self._command, self._log = [*command, *words], log
         self._process: subprocess.Popen[bytes] | None = None
+        self._ends = 0
 
     def start(self) -> None:
         """Start the engine. Its output is appended to its log file."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def revive(self) -> None:
+        """Start the engine again if it has ended, e.g. with Kafka. Raises Fatal, naming the log file, at the fourth
+        end."""
+        try:
+            self.check()
+        except Fatal:
+            self._ends += 1
+            if self._ends > _MOST_ENDS:
+                raise
+            self.start()
 
     def check(self) -> None:
         """Raise Fatal, naming the log file, if the engine has ended."""
