@@ -15,6 +15,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "s.a": {"key": ["id"], "id": "int", "x": "int?", "word": "varchar(9)?", "at": "datetime(3)?"},
     "s.b": {"key": ["id"], "id": "int", "y": "int?", "word": "varchar(9)?", "at": "datetime(3)?"},
     "s.c": {"key": ["id"], "id": "int", "z": "int", "word": "varchar(9)?"},
+    "s.d": {"key": ["id", "nr"], "id": "int", "nr": "int", "word": "varchar(9)?"},
 }
 QUERIES = {
     "INNER, of a text": ("SELECT a.id, b.id AS b, b.y FROM s.a a JOIN s.b b ON lower(b.word) = lower(a.word)", "id, b"),
@@ -30,6 +31,18 @@ QUERIES = {
     "an expression and a column": (
         "SELECT a.id, b.id AS b FROM s.a a JOIN s.b b ON lower(b.word) = a.word AND b.y = a.x",
         "id, b",
+    ),
+    "LEFT, an expression and a column": (
+        "SELECT a.id, b.id AS b FROM s.a a LEFT JOIN s.b b ON lower(b.word) = lower(a.word) AND b.y = a.x AND b.id > 1",
+        "id, b",
+    ),
+    "FULL, an expression and a column": (
+        "SELECT a.id, b.id AS b FROM s.a a FULL JOIN s.b b ON b.y = a.x AND lower(b.word) = a.word",
+        "id, b",
+    ),
+    "LEFT, a key by an expression and a column": (
+        "SELECT a.id, d.word FROM s.a a LEFT JOIN s.d d ON d.id = a.x AND d.nr = a.id % 4",
+        "id",
     ),
     "three tables": (
         "SELECT a.id, b.y, c.id AS c FROM s.a a JOIN s.b b ON b.id = a.x + 1 JOIN s.c c ON c.z = b.y * 2",
@@ -60,6 +73,11 @@ QUERIES = {
     "several tables": (
         "SELECT a.id, b.id AS b, c.id AS c FROM s.a a JOIN s.b b ON b.id = a.x JOIN s.c c ON c.z = a.x + b.y",
         "id, c",
+    ),
+    "ranks of rows with a value without a row": (
+        "SELECT a.id, rank() OVER (ORDER BY a.x) AS r, row_number() OVER (ORDER BY c.z) AS n FROM s.a a"
+        " LEFT JOIN s.b b ON b.id = a.x JOIN s.c c ON c.id = coalesce(b.y, 2)",
+        "id",
     ),
     "after FULL": (
         "SELECT a.id, b.id AS b, c.z FROM s.a a FULL JOIN s.b b ON lower(b.word) = lower(a.word)"
@@ -98,7 +116,7 @@ def history(tables: dict[str, dict[str, Any]], chance: random.Random) -> list[li
         row = {column: chance.choice(domains[kind]) for column, kind in tables[name].items() if column != "key"}
         dice = chance.random()
         if dice < 0.2:
-            found.append(["delete", name, {"id": row["id"]}])
+            found.append(["delete", name, {column: row[column] for column in tables[name]["key"]}])
         elif dice < 0.25:
             found.append(["quiet"])
         elif dice < 0.27:

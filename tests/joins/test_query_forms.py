@@ -46,6 +46,14 @@ FULL = {
 }
 FORMS = (
     Kind(
+        name="texts in the order of a name in another case, and a sum of RLIKE",
+        query="SELECT customer_id AS id, GROUP_CONCAT(DISTINCT o.status ORDER BY STATUS DESC SEPARATOR ';') AS v, "
+        f"sum(status RLIKE '^n[12]') AS n FROM {ORDERS} GROUP BY customer_id",
+        key="id",
+        answered="SELECT customer_id, string_agg(DISTINCT status, ';' ORDER BY status DESC), "
+        "count(*) FILTER (WHERE regexp_matches(status, '^n[12]')) FROM shop.orders GROUP BY customer_id",
+    ),
+    Kind(
         name="values of subqueries in FILTER, and DISTINCT of one value",
         query="SELECT o.status, count(*) FILTER (WHERE o.amount >= (SELECT DISTINCT avg(amount) FROM shop.orders)) n "
         f"FROM {ORDERS} GROUP BY o.status",

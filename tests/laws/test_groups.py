@@ -19,7 +19,7 @@ from tests.joins.joincase import read_case, run_case
 from tests.laws.chunks import most_in_matrix, schedules
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "joins" / "groups").glob("*.case"))
-QUICK, CHUNK, HISTORIES = 200, 50, 5  # histories of one query each
+QUICK, CHUNK, HISTORIES = 200, 25, 5  # histories of one query each
 LIVES = 50
 
 

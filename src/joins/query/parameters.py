@@ -45,6 +45,24 @@ def order_of(ordered: Sequence[exp.Expr]) -> tuple[tuple[exp.Expr, bool], ...]:
     return tuple(found)
 
 
+def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
+    """Return whether two expressions are equal: names may differ in case, and one may lack its table."""
+    if isinstance(one, exp.Column) and isinstance(other, exp.Column):
+        tables = {column.table.casefold() for column in (one, other) if column.table}
+        return one.name.casefold() == other.name.casefold() and len(tables) < 2
+    if type(one) is not type(other) or isinstance(one, exp.Literal):
+        return bool(one == other)
+    parts, others = list(one.iter_expressions()), list(other.iter_expressions())
+    if not parts or len(parts) != len(others):
+        return bool(one == other)
+    plain = [{key: value for key, value in node.args.items() if not _is_tree(value)} for node in (one, other)]
+    return plain[0] == plain[1] and all(map(_is_same, parts, others))
+
+
+def _is_tree(value: object) -> bool:
+    return isinstance(value, exp.Expr) or (isinstance(value, list) and any(isinstance(one, exp.Expr) for one in value))
+
+
 def joined_texts(function: exp.GroupConcat) -> JoinedTexts:
     """Return the parts of a call of string_agg. Raises Unsupported for one that is not supported."""
     inner, order = function.this, tuple[tuple[exp.Expr, bool], ...]()
@@ -57,7 +75,7 @@ def joined_texts(function: exp.GroupConcat) -> JoinedTexts:
     value = values[0]
     if distinct and order:
         order = tuple(one for one in order if not isinstance(one[0], exp.Is))  # NULL is left out
-        if any(node.sql() != value.sql() for node, _ in order):
+        if not all(_is_same(node, value) for node, _ in order):
             refuse(function, f"{function.sql('spark')}, whose order is not that of its values", "ORDER BY x, or none")
     return JoinedTexts(value=value, order=order or ((value, False),), distinct=distinct)
 

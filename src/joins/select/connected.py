@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
+from joins.select.names import text_of
 from joins.select.rewrite.subqueries import is_scalar
 from joins.select.sql import Join, conjuncts
 
@@ -66,7 +67,7 @@ def _factored(condition: exp.Expr) -> list[exp.Expr]:
 def _has(conditions: Iterable[exp.Expr], wanted: exp.Expr) -> bool:
     """Return whether a condition is among others; the sides of an equality may be in either order."""
     turned = exp.EQ(this=wanted.expression, expression=wanted.this).copy() if isinstance(wanted, exp.EQ) else wanted
-    return any(one in (wanted, turned) for one in conditions)
+    return any(text_of(one) in (text_of(wanted), text_of(turned)) for one in conditions)
 
 
 def _alternatives(condition: exp.Expr) -> Iterator[exp.Expr]:

@@ -22,7 +22,7 @@ from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
 PAIRS = "_pair"  # prefix of the name that replaces the tables that meet
-_FRONT = "_rows"  # the same for tables before one that is joined by a value that only their rows have
+FRONT = "_rows"  # the same for tables before one that is joined by a value that only their rows have
 Bind = Callable[[Flat, Place], BoundTree]
 
 
@@ -47,12 +47,14 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     if not met and not cut.join.cross:
         flat, cut = _moved(flat, cut, left)
         met = meetings(topology, flat, cut.join.alias, left)
-    if not met and not cut.join.cross:
-        if (computed := with_computed_keys(flat, cut.join, left, bind, place)) is None:
-            why_no_tree(topology, flat)
-        flat, items = computed
-        return _over_front(flat, len(cut.front), left, items, bind, place) if items else flat
     rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
+    if not cut.join.cross and (not met or _needs_keys(cut.join, rest)):
+        computed = with_computed_keys(flat, cut.join, left, bind, place)
+        if computed is not None:
+            flat, items = computed
+            return _over_front(flat, len(cut.front), left, items, bind, place) if items else flat
+        if not met:
+            why_no_tree(topology, flat)
     to_right = _right_conditions(topology, cut.join, rest)
     to_left: list[Condition] = []
     where = [one for one in flat.where if not any(one is meeting.condition for meeting in met)]
@@ -79,12 +81,18 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
     return over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
 
 
+def _needs_keys(join: FlatJoin, rest: Iterable[Condition]) -> bool:
+    """Return whether an outer join has an equality of expressions: unlike WHERE, it must decide what matches."""
+    used = (aliases_in(one.expression) for one in rest if isinstance(one.expression.unnest(), exp.EQ))
+    return not join.inner and any(join.alias in tables and len(tables) > 1 for tables in used)
+
+
 def _over_front(flat: Flat, joins: int, left: frozenset[str], items: list[FlatItem], bind: Bind, place: Place) -> Flat:
     """Return the query with its first tables, as many as `joins` and one, replaced by a relation of their rows, which
     also has `items`."""
     cut = QueryCut(flat.joins[:joins], flat.joins[joins], flat.joins[joins:])
     front = side_of(flat, flat.first, cut.front, [], columns_used(flat, cut), bind, place, items)
-    return over(flat, f"{_FRONT}{len(flat.readings)}", front, cut, flat.where, left, place)
+    return over(flat, f"{FRONT}{len(flat.readings)}", front, cut, flat.where, left, place)
 
 
 def _in_order(flat: Flat) -> Flat:

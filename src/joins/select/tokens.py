@@ -101,7 +101,12 @@ def _rewritten(statement: exp.Expr, row_key: Sequence[str]) -> exp.Expr:
         with_sets, with_partitions, with_distinct_on, with_limits,
     ):  # fmt: skip
         statement = rewrite(statement)
-    for window in statement.find_all(exp.Window):  # later stages replace its columns, but find it by its place
+    return with_places(statement)
+
+
+def with_places(statement: exp.Expr) -> exp.Expr:
+    """Give each window function a place of its own, in place: later stages replace its columns, but find it by that."""
+    for window in statement.find_all(exp.Window):
         placed = [node for node in window.walk() if "line" in node.meta]
         if placed:
             window.meta.update(min(placed, key=lambda node: int(node.meta["start"])).meta)

@@ -18,7 +18,7 @@ from joins.query.finish import text_of_expression
 from joins.query.value_types import INT32
 from joins.select.bound import BoundTop, BoundTree
 from joins.select.flat import Flat, FlatItem
-from joins.select.pairing import PAIRS
+from joins.select.pairing import FRONT, PAIRS
 from joins.select.rows import QueryColumn, QueryRows, keys_of
 from joins.select.sql import Place, Select, refuse
 
@@ -143,7 +143,7 @@ def _name_in_query(flat: Flat, node: exp.Expr) -> exp.Expr | None:
     For example, the flattened column `q/o.id` is `q.order_id` if the query reads `(SELECT o.id AS order_id …) q`."""
     assert isinstance(node, exp.Column)  # keys consist of columns
     alias, name = node.table, node.name
-    while alias.startswith(PAIRS):
+    while alias.startswith((PAIRS, FRONT)):
         alias, _, name = name.partition(".")
     wanted = exp.column(name, table=alias, quoted=True)
     for scoped, columns in flat.scope.items():

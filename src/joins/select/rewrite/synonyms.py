@@ -18,7 +18,7 @@ from joins.query.parameters import DiscretePercentile
 
 _CONDITIONS = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
-    exp.Between, exp.Like, exp.ILike,
+    exp.Between, exp.Like, exp.ILike, exp.RegexpLike, exp.StartsWith, exp.EndsWith, exp.Contains,
 )  # fmt: skip
 
 
