@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.joins.workload import Shape, Table
+from benchmarks.joins.workload import TIME, Shape, Table
 
 FAN_OUT: Final = 20  # partners of a row in the many-to-many join
 
@@ -32,10 +32,16 @@ _WINDOW = """SELECT o.id, o.customers_id, sum(o.amount) OVER (PARTITION BY o.cus
 FROM bench.orders o"""
 _SUBQUERY = """SELECT o.id, o.amount FROM bench.orders o
 WHERE o.amount > (SELECT avg(CAST(i.amount AS DOUBLE)) FROM bench.orders i WHERE i.customers_id = o.customers_id)"""
+# the last seconds: a row leaves its group as time passes. Flink compares a row with the clock only when it arrives, so
+# its rows stay, and it has less to do. Its windows forget rows, but give a result per window.
+_TEMPORAL = """SELECT o.customers_id AS id, count(*) AS orders, sum(o.amount) AS revenue FROM bench.orders o
+WHERE o.at >= now() - INTERVAL 20 SECOND GROUP BY o.customers_id"""
+_ARRIVED = """SELECT o.customers_id AS id, count(*) AS orders, sum(o.amount) AS revenue FROM bench.orders o
+WHERE o.`at` >= CURRENT_TIMESTAMP - INTERVAL '20' SECOND GROUP BY o.customers_id"""
 
 
 def aggregate_shapes(scale: float) -> dict[str, Shape]:
-    """Return eight shapes with two million changes each at `scale` 1.0; those that fan out have fewer."""
+    """Return nine shapes with two million changes each at `scale` 1.0; those that fan out have fewer."""
     changes = int(2_000_000 * scale)
 
     def size(rows: int) -> int:
@@ -77,6 +83,13 @@ def aggregate_shapes(scale: float) -> dict[str, Shape]:
             changes=changes,
         ),
         Shape(name="window", tables=(orders, _ids("customers", size(10_000))), query=_WINDOW, changes=changes // 8),
+        Shape(
+            name="temporal",
+            tables=(_fact("orders", {"amount": "bigint", TIME: "timestamp_ltz(3)"}, "customers"), some),
+            query=_TEMPORAL,
+            changes=changes,
+            flink=_ARRIVED,
+        ),
         Shape(name="subquery", tables=(orders, _ids("customers", size(40_000))), query=_SUBQUERY, changes=changes // 4),
     ]
     return {shape.name: shape for shape in shapes}

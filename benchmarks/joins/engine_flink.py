@@ -55,13 +55,14 @@ def run(shape: Shape, data: Path, scratch: Path, guarded: bool) -> dict[str, obj
         columns = [
             "id bigint",
             *(f"{n} bigint" for n in table.references),
-            *(f"{n} {t}" for n, t in table.columns.items()),
+            *(f"`{n}` {t}" for n, t in table.columns.items()),
         ]
         tables.execute_sql(
             f"create table {table.name} ({', '.join(columns)}, primary key (id) not enforced) with "
-            f"('connector' = 'filesystem', 'path' = 'file://{data}/{table.name}', 'format' = 'debezium-json')"
+            f"('connector' = 'filesystem', 'path' = 'file://{data}/{table.name}', 'format' = 'debezium-json', "
+            "'debezium-json.timestamp-format.standard' = 'ISO-8601')"
         )
-    query = shape.query.replace("bench.", "")
+    query = (shape.flink or shape.query).replace("bench.", "")
     schema = tables.sql_query(query).get_schema()
     types = [str(t).replace(" NOT NULL", "") for t in schema.get_field_data_types()]
     columns = [f"{n} {_SQL_TYPES[t]}" for n, t in zip(schema.get_field_names(), types, strict=True)]

@@ -23,13 +23,14 @@ from benchmarks.joins.state_parts import state_parts
 from benchmarks.joins.workload import Shape, shapes
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
+from joins.engine.file_checkpoint import clock_of
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
 from joins.kernel.program import program_of
 from joins.query.plan import Plan
 from joins.select.compiler import compile_plan
 
-_TYPES = {"string": "varchar(200)", "bigint": "bigint"}
+_TYPES = {"string": "varchar(200)", "bigint": "bigint", "timestamp_ltz(3)": "datetime(3)"}
 
 
 def plan_of(shape: Shape) -> Plan:
@@ -69,15 +70,20 @@ def run(shape: Shape, data: Path, scratch: Path) -> Reading:
         assert found is not None, "a level reads a topic"
         return found
 
-    rows = kernel_flow(read, program_of(plan, settled), plan)
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", str(scratch / "checkpoint"))
+    checkpoint = scratch / "checkpoint"
+    rows = kernel_flow(read, program_of(plan, settled, checkpoint=str(checkpoint)), plan)
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
     counted: dict[int, int] = {}
     started, used = time.monotonic(), _cpu_seconds(spark)
-    query = writer.foreachBatch(partial(_nowhere, counted)).trigger(availableNow=True).start()
+    query = (
+        writer.foreachBatch(partial(_nowhere, counted, checkpoint if plan.by_clock else None))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     seconds, used = time.monotonic() - started, _cpu_seconds(spark) - used
     progress: list[Any] = [p for p in query.recentProgress if p.numInputRows]
-    state = state_parts(scratch / "checkpoint" / "state")
+    state = state_parts(checkpoint / "state")
     close_session(spark)
     return Reading(
         engine="tailorbird",
@@ -116,7 +122,9 @@ def _log(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
     )
 
 
-def _nowhere(counted: dict[int, int], rows: DataFrame, batch: int) -> None:
+def _nowhere(counted: dict[int, int], checkpoint: Path | None, rows: DataFrame, batch: int) -> None:
+    if checkpoint is not None:
+        clock_of(checkpoint, batch)
     seen = Observation()
     rows.observe(seen, F.count(F.lit(1)).alias("rows")).write.format("noop").mode("append").save()
     counted[batch] = seen.get["rows"]

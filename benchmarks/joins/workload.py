@@ -10,10 +10,13 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 PARTITIONS: Final = 2
+TIME: Final = "at"  # the column with a row's time
+PER_SECOND: Final = 20_000  # changes in a second of the rows' time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,8 @@ class Table:
 class Shape:
     """A join of the benchmark: its tables (the fact first), the query, the number of changes.
 
-    `filled`: number of facts that exist before the changes proper begin, which then only update and delete.
+    `filled`: number of facts that exist before the changes proper begin, which then only update and delete. `flink`:
+    the query that Flink runs instead, if it cannot run this one.
     """
 
     name: str
@@ -45,6 +49,12 @@ class Shape:
     skew: float = 0.0  # share of facts that reference the same dimension row
     filled: int = 0
     row_key: tuple[str, ...] = ("id",)
+    flink: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether the rows have times near the present, so that each run needs a log of its own."""
+        return any(TIME in table.columns for table in self.tables)
 
     @property
     def logged(self) -> tuple[Table, ...]:
@@ -157,12 +167,12 @@ def shapes(scale: float) -> dict[str, Shape]:
     }
 
 
-def write_log(shape: Shape, folder: Path, per_batch: int) -> int:
+def write_log(shape: Shape, folder: Path, per_batch: int, start_ms: int = 0) -> int:
     """Write a shape's log; return the number of changes.
 
-    `per_batch` changes of all tables together form one batch of files.
+    `per_batch` changes of all tables together form one batch of files. `start_ms` is the time of the first row.
     """
-    log = _Log(shape, random.Random(7))
+    log = _Log(shape, random.Random(7), start_ms)
     count, batch = 0, 0
     changes = log.changes()
     while True:
@@ -184,8 +194,8 @@ def write_log(shape: Shape, folder: Path, per_batch: int) -> int:
 
 
 class _Log:
-    def __init__(self, shape: Shape, rng: random.Random) -> None:
-        self.shape, self.rng, self.sequence = shape, rng, 0
+    def __init__(self, shape: Shape, rng: random.Random, start_ms: int = 0) -> None:
+        self.shape, self.rng, self.sequence, self.start_ms = shape, rng, 0, start_ms
         self.rows: dict[str, dict[int, dict[str, int]]] = {table.name: {} for table in shape.tables}
         self.live: list[int] = []
 
@@ -248,7 +258,7 @@ class _Log:
     def envelope(
         self, table: Table, key: int, op: str, before: dict[str, int] | None, after: dict[str, int] | None
     ) -> tuple[str, int, str]:
-        sides = [_image(table, key, side) for side in (before, after)]
+        sides = [_image(table, key, side, self.start_ms) for side in (before, after)]
         line = (
             f'{{"before":{sides[0]},"after":{sides[1]},"source":{{"version":"bench","connector":"mysql","name":"bench",'
             f'"ts_ms":{1_700_000_000_000 + self.sequence},"snapshot":"false","db":"bench","table":"{table.name}",'
@@ -275,10 +285,19 @@ _VALUES: Final[Mapping[str, Callable[[Table, int, int], str]]] = {
 }
 
 
-def _image(table: Table, key: int, row: dict[str, int] | None) -> str:
+def _image(table: Table, key: int, row: dict[str, int] | None, start_ms: int) -> str:
     if row is None:
         return "null"
     version = row["version"]
     references = "".join(f'"{column}":{row[column]},' for column in table.references)
-    columns = ",".join(f'"{column}":{_VALUES[column](table, key, version)}' for column in table.columns)
+    values = {
+        column: _time(version, start_ms) if column == TIME else _VALUES[column](table, key, version)
+        for column in table.columns
+    }
+    columns = ",".join(f'"{column}":{value}' for column, value in values.items())
     return f'{{"id":{key},{references}{columns}}}'
+
+
+def _time(version: int, start_ms: int) -> str:
+    at = datetime.fromtimestamp((start_ms + 1000 * version // PER_SECOND) / 1000, UTC)
+    return f'"{at.replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'

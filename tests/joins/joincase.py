@@ -3,7 +3,8 @@
 A case is data. Random ones come from `joinrandom`; those that failed once are kept in tests/cases/joins/*.case (YAML).
 Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, `snapshot t` with keys of rows that vanished without
 a
-record, and `quiet`, where everything must be equal; `altering` has the words of schemas.
+record, and `quiet`, where everything must be equal; `altering` has the words of schemas. `time n`: as `quiet`, and then
+n seconds pass.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tests.joins.quick import QuickOracle, database, evaluator, functions
 from tests.joins.simulation import Logged, Simulation
 
 PARTITIONS = 2
+CLOCK_MS = 1_767_484_800_000  # 2026-01-04, one of the times of random rows
 Row = dict[str, Canonical]
 
 
@@ -126,7 +128,7 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
         events.append(ChangeEvent(op=op, before=before, after=after, source=where, ts_ms=1000 + number))
 
     for word, *arguments in case.history:
-        if word in ("quiet", "start"):
+        if word in ("quiet", "start", "time"):
             yield events
             events = []
             continue
@@ -217,9 +219,9 @@ class Prepared:
     plan: Plan
     oracle: Oracle
 
-    def answer(self, tables: Mapping[TableId, Rows]) -> Answer:
-        """Return DuckDB's answer over whole tables."""
-        return self.oracle.answer(self.topology.tables["wide"], self.plan.sink.row_key, tables)
+    def answer(self, tables: Mapping[TableId, Rows], clock_ms: int = 0) -> Answer:
+        """Return DuckDB's answer over whole tables, at a time."""
+        return self.oracle.answer(self.topology.tables["wide"], self.plan.sink.row_key, tables, clock_ms)
 
 
 def prepared(case: Case) -> Prepared:
@@ -243,7 +245,7 @@ class Answers(Protocol):
     @property
     def plan(self) -> Plan: ...
 
-    def answer(self, tables: Mapping[TableId, Rows]) -> Answer: ...
+    def answer(self, tables: Mapping[TableId, Rows], clock_ms: int = 0) -> Answer: ...
 
 
 class Run:
@@ -252,7 +254,9 @@ class Run:
     def __init__(self, case: Case, prepared: Answers, chance: random.Random) -> None:
         self.case, self.prepared, self.plan, self.chance = case, prepared, prepared.plan, chance
         self.evaluator = evaluator()
-        self.now = 1_000_000
+        self.now, self.clock = 1_000_000, CLOCK_MS
+        words = [word for word in case.history if word[0] in ("quiet", "start", "time")]
+        self.passing = iter([*(1000 * word[1] if word[0] == "time" else 0 for word in words), 0])
 
     def _shuffled(self, messages: list[Message]) -> list[Message]:
         return self.chance.sample(messages, len(messages))
@@ -277,19 +281,21 @@ class Run:
                 )
             self._deliver(records)
             in_order = sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence))
-            expected = self.prepared.answer(tables_after(in_order, keys) if altered is None else next(altered))
+            tables = tables_after(in_order, keys) if altered is None else next(altered)
+            expected = self.prepared.answer(tables, self.simulation.clock if self.plan.by_clock else 0)
             found = self.simulation.live()
             reasons = {dead_letter.reason for dead_letter in self.simulation.refused}
             assert reasons <= set(self.case.dead_letters), f"dead letters: {self.simulation.refused}"
             found, expected = comparable(found, expected)
             assert found == expected, "the table (left) is not the SELECT (right)"
+            self.clock += round(next(self.passing))
         assert reasons == set(self.case.dead_letters), "not all dead letters that there should be"
 
     def _deliver(self, records: list[Logged]) -> None:
         """Deliver records in batches: each partition in its order, with uneven progress of the partitions."""
         queues: dict[tuple[str, int], list[Logged]] = {}
         if not records:  # a group of everything exists before any record
-            self.simulation.run_batch([], now_ms=self.now)
+            self._batch([])
         for record in records:
             queues.setdefault((record.topic, record.partition), []).append(record)
         while queues:
@@ -301,8 +307,13 @@ class Run:
                 if not queues[at]:
                     del queues[at]
             for last in (*[False] * self.chance.choice([0, 0, 1, 2]), True):
-                self.now += self.chance.randint(-5, 5)
-                self.simulation.run_batch(self._interleaved(taken), now_ms=self.now, commit=last)
+                self._batch(self._interleaved(taken), commit=last)
+
+    def _batch(self, records: list[Logged], *, commit: bool = True) -> None:
+        """Run a batch, at a time of the machine that may be before that of the last one."""
+        self.now += self.chance.randint(-5, 5)
+        jitter = random.Random(self.now).choice([0, 0, 0, 0, 0, -1, 1, -700, 700]) if self.plan.by_clock else 0
+        self.simulation.run_batch(records, now_ms=self.now, commit=commit, clock_ms=self.clock + jitter)
 
     def _interleaved(self, queues: list[list[Logged]]) -> list[Logged]:
         waiting = [list(queue) for queue in queues if queue]

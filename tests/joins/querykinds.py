@@ -248,7 +248,6 @@ KINDS = (
         name="the last days",
         query=f"SELECT o.id FROM {ORDERS} WHERE o.created_at >= now() - INTERVAL 30 DAY",
         key="id",
-        refused="DATE'2026-01-31'",
     ),
     Kind(
         name="range join",
@@ -341,5 +340,34 @@ KINDS = (
         query="SELECT o.id, c.name AS customer, n.name AS nation FROM crm.nations n JOIN crm.customers c "
         "ON c.nation_id = n.id RIGHT JOIN shop.orders o ON o.customer_id = c.id",
         key="id",
+    ),
+    Kind(
+        name="rows of the last hours",
+        query=f"SELECT o.id, o.amount FROM {ORDERS} WHERE o.created_at >= now() - INTERVAL 36 HOURS",
+        key="id",
+    ),
+    Kind(
+        name="sums of the last days",
+        query=f"SELECT o.status, sum(o.amount) AS revenue FROM {ORDERS} JOIN crm.customers c ON c.id = o.customer_id "
+        "WHERE o.created_at >= current_date - INTERVAL 1 DAY GROUP BY o.status",
+        key="status",
+    ),
+    Kind(
+        name="silent since",
+        query=f"SELECT o.customer_id, max(o.created_at) AS last FROM {ORDERS} WHERE o.created_at < current_timestamp "
+        "GROUP BY o.customer_id HAVING max(o.created_at) < now() - INTERVAL 1 DAY",
+        key="customer_id",
+    ),
+    Kind(
+        name="this month and the last",
+        query=f"SELECT o.id FROM {ORDERS} WHERE o.created_at BETWEEN date_trunc('MONTH', now()) - INTERVAL 1 MONTH "
+        "AND now()",
+        key="id",
+    ),
+    Kind(
+        name="the time as a column",
+        query=f"SELECT o.id, datediff(now(), o.created_at) AS age FROM {ORDERS}",
+        key="id",
+        refused="WHERE x >= now() - INTERVAL 5 MINUTE",
     ),
 )

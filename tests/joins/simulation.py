@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from cdc.model.types import Canonical
 from cdc.stored.cells import RowCodec
-from joins.query.group import Grouping
+from joins.query.group import Grouping, Temporal
 from joins.query.nodes import Expression, Node, Pair
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.runtime.records import (
@@ -56,6 +56,7 @@ from joins.steps.state import (
     latest_step,
     lookup_step,
 )
+from joins.steps.temporal import TemporalState, temporal_step
 from joins.steps.truncation import MOST, Past, repaired
 
 
@@ -110,7 +111,8 @@ class States:
     - `joins`, `stars`: keyed joins and assembling steps, by key.
     - `latest`: `latest` steps, by topic and row key. `truncation_points`: by topic and partition.
     - `rows`: the last texts that change detectors emitted. `groups`, `pairs`: groups and many-to-many joins, by key.
-    - `kept`: joins by time, by fragment."""
+    - `kept`: joins by time, by fragment.
+    - `spans`: rows with conditions on the time, by key. `clock`: that of the batch, in milliseconds."""
 
     joins: dict[bytes, JoinState] = field(default_factory=dict)
     stars: dict[bytes, MultiJoinState] = field(default_factory=dict)
@@ -121,13 +123,15 @@ class States:
     pairs: dict[bytes, PairState] = field(default_factory=dict)
     kept: dict[int, TimedRows] = field(default_factory=dict)
     watermark: Watermark = field(default_factory=lambda: Watermark(()))
+    spans: dict[bytes, TemporalState] = field(default_factory=dict)
+    clock: int = 0
 
     def copy(self) -> States:
         """Return a copy for a batch. A shallow copy is enough, because steps replace entries instead of changing
         them."""
         return States(
             dict(self.joins), dict(self.stars), dict(self.latest), dict(self.truncation_points), dict(self.rows),
-            dict(self.groups), dict(self.pairs), dict(self.kept), self.watermark.copy(),
+            dict(self.groups), dict(self.pairs), dict(self.kept), self.watermark.copy(), dict(self.spans), self.clock,
         )  # fmt: skip
 
 
@@ -163,11 +167,23 @@ class Simulation:
         self.refused: list[RefusedRecord] = []
         self.batch, self.batch_timestamp = 0, 0
         self._bound: dict[int, int] = {}
+        self._clocks: dict[int, int] = {}
         self._log: dict[tuple[str, int], dict[int, Logged]] = {}
 
-    def run_batch(self, records: Sequence[Logged], *, now_ms: int, commit: bool = True) -> None:
-        """Run one batch. The records may have any order that keeps the order within each partition."""
+    @property
+    def clock(self) -> int:
+        """Return the clock (ms) of the last batch: what `now()` means in the table."""
+        return self.states.clock
+
+    def run_batch(
+        self, records: Sequence[Logged], *, now_ms: int, commit: bool = True, clock_ms: int | None = None
+    ) -> None:
+        """Run one batch. The records may have any order that keeps the order within each partition.
+
+        `clock_ms` is the machine's clock, by default `now_ms`. It may go back, but that of the batches does not."""
         states = self.states.copy()
+        machine = now_ms if clock_ms is None else clock_ms
+        states.clock = self._clocks.setdefault(self.batch, max(machine, states.clock))
         batch_timestamp = self._bound.setdefault(self.batch, next_timestamp(now_ms, self.batch_timestamp))
         messages = self._steps(self.routed(records, states), states)
         writes = writes_of(self._finished(messages), self.codec, self.batch)
@@ -284,6 +300,8 @@ class Simulation:
                 rows = self._aggregated(fragment, fragment.group, rows, states)
             elif fragment.picks is not None or fragment.tag is not None:
                 rows = [picked(row, fragment.picks, fragment.tag) for row in rows]
+            if fragment.temporal is not None:
+                rows = self._current(fragment, fragment.temporal, rows, states)
             arrived[self.plan.reader(fragment).number] += [*rows, *notices]
         joined = self._joined(self.plan.last, arrived[self.plan.last.number], states)
         if self.plan.folds:
@@ -339,6 +357,22 @@ class Simulation:
             )
             _replace(states.groups, k, state)
             reported += rows_here
+        return reported
+
+    def _current(self, fragment: Fragment, step: Temporal, rows: list[Message], states: States) -> list[Message]:
+        """Return the changes of the rows that satisfy conditions on the time: those of rows that arrive, and of others
+        whose time has come."""
+        groups, _ = _grouped(rows, lambda _: True)
+        for k, state in states.spans.items():
+            if k[0] == step.number and state.due is not None and state.due <= states.clock:
+                groups.setdefault(k, [])
+        reported: list[Message] = []
+        for k, some in groups.items():
+            state_after, found = temporal_step(
+                step, fragment.target, k, states.spans.get(k), self._arrived(some), states.clock
+            )
+            _replace(states.spans, k, state_after)
+            reported += found
         return reported
 
     def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:

@@ -4,6 +4,7 @@ specification's order, iterators that are closed."""
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import random
 import shutil
@@ -15,11 +16,12 @@ import pytest
 
 from cdc.model.types import NOT_FINITE, Canonical, Kind, LogicalType
 from joins.kernel import proc_kernel
-from joins.query.group import Bag
+from joins.query.group import Bag, TimeBound
 from joins.query.value_types import time_of
 from joins.runtime.records import text_of
 from joins.steps.exact import double_text
 from joins.steps.ordered import order_of
+from joins.steps.temporal import span_of
 from tests.joins.test_kernel_build import STEPS
 
 pytestmark = pytest.mark.long
@@ -32,7 +34,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, java = tmp_path_factory.mktemp("classes"), shutil.which("java")
     assert java is not None
     with pytest.MonkeyPatch.context() as patch:
-        ours = [Path(__file__).with_name(f"{name}.java") for name in ("KernelBags", "OpenIterators")]
+        ours = [Path(__file__).with_name(f"{name}.java") for name in ("KernelBags", "KernelSpans", "OpenIterators")]
         every = [*proc_kernel.sources(), *ours]
         patch.setattr(proc_kernel, "sources", lambda: every)
         proc_kernel.with_janino(java, folder)
@@ -64,6 +66,35 @@ def test_bags_grow_and_shrink(classes: Path, seeds: tuple[str, str]) -> None:
     """Tens of thousands of tuples are added and removed: the bag equals a map of them, no page is too large, a change
     costs a few pages, and an empty bag leaves no state."""
     assert ran(classes, *seeds) == "all there\n"
+
+
+def test_spans_are_those_of_the_specification(classes: Path) -> None:
+    """Random conditions on the time, over dates of all years: the kernel finds the spans of the specification."""
+    chance, rows, lines = random.Random(5), list[tuple[int, int]](), list[str]()
+    day = 86_400_000_000
+    for _ in range(3000):
+        values = [value(chance.choice(["date", "datetime"]), chance), chance.choice([None, "2024-02-29T12:00:00.5Z"])]
+        bounds = []
+        for _ in range(chance.randint(1, 3)):
+            unit = chance.choice(["", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"])
+            bounds.append(
+                TimeBound(
+                    value=int(chance.random() < 0.1), operator=chance.choice(["<", "<=", "=", ">=", ">"]), unit=unit,
+                    before=chance.choice([0, 0, day, -day, chance.randint(-(10**15), 10**15)]),
+                    months=chance.randint(-30, 30) if unit in ("MONTH", "QUARTER", "YEAR") else 0,
+                    after=chance.choice([0, 0, day, -day, chance.randint(-(10**15), 10**15)]) if unit else 0, text="",
+                )
+            )  # fmt: skip
+        rows.append(span_of(bounds, values))
+        lines.append(
+            json.dumps({"bounds": [dataclasses.asdict(one) for one in bounds], "values": text_of(values).decode()})
+        )
+    found = [
+        tuple(map(int, line.split()))
+        for line in ran(classes, main="KernelSpans", given="\n".join(lines)).split("\n")[:-1]
+    ]
+    wrong = [one for one in zip(lines, rows, found, strict=True) if one[1] != one[2]]
+    assert not wrong, wrong[:3]
 
 
 def value(kind: Kind, chance: random.Random) -> Canonical:

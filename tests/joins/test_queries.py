@@ -35,6 +35,7 @@ TABLES: dict[str, dict[str, Any]] = {
     **{name: columns for name, columns in timedrandom.TABLES.items() if name in timedrandom.TIMED},
 }  # fmt: skip
 HISTORIES = 4
+NOW = re.compile(r"now\(\)|current_date|current_timestamp")
 
 
 def test_the_tables_are_those_of_the_page() -> None:
@@ -56,8 +57,10 @@ def test_example_is_its_select(query: str, key: str) -> None:
     used = {name: columns for name, columns in TABLES.items() if re.search(rf"\b{re.escape(name)}\b", query)}
     for seed in range(HISTORIES):
         chance = random.Random(seed)
-        case = Case(tables=used, query=query, row_key=key.split(", "), history=_history(used, chance))
-        run_case(case, seed)
+        history = _history(used, chance)
+        if NOW.search(query):
+            history = [word for one in history for word in (one, *([["time", 1800]] if chance.random() < 0.4 else []))]
+        run_case(Case(tables=used, query=query, row_key=key.split(", "), history=history), seed)
 
 
 @pytest.mark.parametrize(("query", "key"), BY_TIME, ids=range(len(BY_TIME)))
@@ -80,7 +83,7 @@ def test_every_construct_has_an_example() -> None:
     text = " ".join(query for query, _ in (*EXAMPLES, *BY_TIME))
     words = (
         "WITH|ROW_NUMBER|QUALIFY|RIGHT JOIN|LEFT JOIN|FULL JOIN|GROUP BY|HAVING|DISTINCT|UNION ALL|EXISTS|"
-        "NOT EXISTS|IN \\(SELECT|FILTER|BETWEEN|INTERVAL|window"
+        "NOT EXISTS|IN \\(SELECT|FILTER|BETWEEN|INTERVAL|window|now|current_date"
     )
     for word in [*words.split("|"), "count", "sum", "avg", "min", "max_by", "count_if", "bool_and", "collect_set"]:
         assert re.search(rf"\b{word}", text), word

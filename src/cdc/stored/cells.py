@@ -55,7 +55,8 @@ class Barrier:
     n, "exact": true if it reflects no later change of the source}. `ends` is where the batch ends in the log: one
     mapping topic → partition → offset per level of the plan that reads topics, the lowest level first. `incomplete` is
     the number of open dead letters since the join's run started: the table lacks those changes or rows.
-    `watermark` (ms): for a table that joins by time, the time up to which it expects no more rows.
+    `watermark` (ms): for a table that joins by time, the time up to which it expects no more rows. `clock` (ms): for a
+    table whose rows depend on `now()`, what it means.
     """
 
     bucket: int
@@ -66,6 +67,7 @@ class Barrier:
     ends: Sequence[Mapping[str, Mapping[int, int]]] = ()
     incomplete: int = 0
     watermark: int | None = None
+    clock: int | None = None
 
     def to_bytes(self) -> bytes:
         """Return the value of the cell `_barrier`; inverse of `load_barrier`."""
@@ -73,6 +75,8 @@ class Barrier:
         fields["incomplete"] = self.incomplete
         if self.watermark is not None:
             fields["watermark"] = self.watermark
+        if self.clock is not None:
+            fields["clock"] = self.clock
         return json.dumps({"format": 2, **fields, "positions": dict(self.positions), "ends": self.ends}).encode()
 
 
@@ -98,6 +102,7 @@ def load_barrier(stored: bytes) -> Barrier:
         ends=levels,
         incomplete=value.get("incomplete", 0),
         watermark=value.get("watermark"),
+        clock=value.get("clock"),
     )
 
 

@@ -2,7 +2,8 @@
 
 <folder>/query.json   what the state depends on, and the progress until the first complete result
 <folder>/lock         held by the one process that may run the join
-<folder>/spark/       Spark's checkpoint"""
+<folder>/spark/       Spark's checkpoint
+<folder>/spark/clock  what `now()` means in the last batches, if the query uses it"""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ from joins.runtime.sink import Refusals
 FORMAT = 1
 _RECORD = "query.json"
 _FORMER_NAMES = {"floors": "truncation_points", "first_stamp": "first_timestamp"}  # of versions before 0.2
+_CLOCK = "clock"
+_CLOCKS = 3  # batches whose clock is kept
 _LARGE = 1000  # changes of a batch whose duration exceeds the fixed cost of a batch
 
 
@@ -73,12 +76,7 @@ class QueryCheckpoint:
 
     def store(self, record: QueryRecord) -> None:
         """Write the record of the run, atomically."""
-        new = self._record.with_suffix(".new")
-        with create_private(new) as file:
-            json.dump({"format": FORMAT, **asdict(record)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._record)
+        _replace(self._record, {"format": FORMAT, **asdict(record)})
 
     def clear(self) -> None:
         """Delete the record and the state, so that the next run reads the log from its beginning."""
@@ -113,7 +111,36 @@ class QueryCheckpoint:
         return int(json.loads(self._planned(batch)[1])["batchWatermarkMs"])
 
     def _planned(self, batch: int) -> list[str]:
-        return (self.spark / "offsets" / str(batch)).read_text().splitlines()
+        return planned(self.spark, batch)
+
+
+def planned(spark: Path, batch: int) -> list[str]:
+    """Return the lines of Spark's offset log for a batch."""
+    return (spark / "offsets" / str(batch)).read_text().splitlines()
+
+
+def clock_of(spark: Path, batch: int) -> int:
+    """Return what `now()` means in a planned batch (ms), and store it for the batch's tasks and for a repetition.
+
+    It is the time of Spark's offset log, at which Spark's timers are due, or a later one of an earlier batch: the clock
+    of a machine may go back. `spark` is Spark's checkpoint."""
+    file = spark / _CLOCK
+    known = json.loads(file.read_text()) if file.exists() else {}
+    if str(batch) not in known:
+        machine = int(json.loads(planned(spark, batch)[1])["batchTimestampMs"])
+        known[str(batch)] = max([machine, *known.values()])
+        _replace(file, {name: known[name] for name in sorted(known, key=int)[-_CLOCKS:]})
+    return int(known[str(batch)])
+
+
+def _replace(file: Path, content: object) -> None:
+    """Write a file as JSON, atomically."""
+    new = file.with_suffix(".new")
+    with create_private(new) as made:
+        json.dump(content, made)
+        made.flush()
+        os.fsync(made.fileno())
+    new.replace(file)
 
 
 def stored_record(folder: Path) -> QueryRecord | None:

@@ -25,7 +25,8 @@ from joins.steps.by_time import TimedSide, sides_of
 
 # Steps after a join by time fold by id and ignore the watermark, so no row is late for them.
 CHECKS = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
-# Rows that waited for the watermark leave in the batch after the one that advanced it, even if there is no new data.
+# Rows that waited for the watermark leave in the batch after the one that advanced it, even if there is no new data. So
+# do rows whose time is over, with conditions on the time.
 WAITS = "spark.sql.streaming.noDataMicroBatches.enabled"
 # One store per partition of the join's state instead of four, each of which would commit in every batch.
 STORES = "spark.sql.streaming.join.stateFormatVersion"
@@ -34,9 +35,9 @@ _MICROS = "CAST(conv(hex(substring(m, 2, 8)), 16, 10) AS BIGINT)"
 
 
 def set_up_by_time(spark: SparkSession, plan: Plan) -> None:
-    """Configure a session for a query with a join by time. Call it before the query starts."""
+    """Configure a session for a query, whose batches may depend on the time. Call it before the query starts."""
     spark.conf.set(CHECKS, str(not plan.by_time).lower())
-    spark.conf.set(WAITS, str(plan.by_time).lower())
+    spark.conf.set(WAITS, str(plan.by_time or plan.by_clock).lower())
     spark.conf.set(STORES, "3")
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc.model.errors import Retriable, TailorbirdError
 from cdc.stored.layout import Layout
-from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, clock_of
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
@@ -37,6 +37,7 @@ from joins.stores.proc_retry import patiently, report_waiting
 from joins.stores.sink_interfaces import Clock, Cut, Run, Target, Writer
 
 _ASK_STATE_EVERY_MS = 10_000
+TICK = "1 second"  # the time between batches of a query with conditions on the time, which also run without changes
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -89,6 +90,8 @@ def start_query(
 
     rows = finished(kernel_flow(read, parts, plan).select("k", "m"), plan, plan.last)
     writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
+    if plan.by_clock:
+        writer = writer.trigger(processingTime=TICK)
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
 
 
@@ -144,6 +147,7 @@ class BatchSink:
         self._batch = committed
         self._levels: Sequence[Offsets] = checkpoint.levels(committed) if committed >= 0 else ()
         self._watermark = self._watermark_of(committed)
+        self._clock = clock_of(checkpoint.spark, committed) if plan.by_clock and committed >= 0 else None
         # Spark calls `write` from a thread of its own, `follow_positions` comes from the main thread
         self._busy, self._counting = threading.Lock(), threading.Lock()
 
@@ -174,6 +178,7 @@ class BatchSink:
             self.metrics.health.ended()
 
     def _write(self, rows: DataFrame, batch: int) -> None:
+        clock = clock_of(self.checkpoint.spark, batch) if self.plan.by_clock else None
         self._patiently(lambda: self.sink.begin(batch))
         if self.sink.by_row:
             rows = rows.repartition("k").sortWithinPartitions("k")
@@ -182,7 +187,7 @@ class BatchSink:
         for row in rows.mapInArrow(write, _REPORT).collect():
             report.merge(Report(**orjson.loads(row["report"])))
         self.keep(batch, report)
-        self._finish(batch)
+        self._finish(batch, clock)
         self.total.merge(report)
         self.metrics.written(batch, report)
         if self.clock_ms() - self._state_at > _ASK_STATE_EVERY_MS:
@@ -212,10 +217,10 @@ class BatchSink:
                 self.record = replace(self.record, refused=replace(refused, before=refused.before - records))
                 self.checkpoint.store(self.record)
 
-    def _finish(self, batch: int) -> None:
+    def _finish(self, batch: int, clock: int | None) -> None:
         """Write the barriers of a batch. Before the run is complete, they would promise too much and are not
         written."""
-        self._levels, self._batch = self.checkpoint.levels(batch), batch
+        self._levels, self._batch, self._clock = self.checkpoint.levels(batch), batch, clock
         self._watermark = self._watermark_of(batch)
         if self._watermark is not None:
             self.metrics.watermark(self._watermark)
@@ -278,6 +283,7 @@ class BatchSink:
             ends=self._levels,
             incomplete=self.record.refused.total,
             watermark=self._watermark,
+            clock=self._clock,
         )
 
     def _watermark_of(self, batch: int) -> int | None:

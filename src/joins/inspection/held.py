@@ -60,6 +60,8 @@ def keys_of(plan: Plan, key: str) -> dict[bytes, Where]:
         if (group := fragment.group) is not None:
             found[group.change_detector] = Where(f"rows for the groups of {fragment.root.alias}", group)
             found[group.number] = Where(f"groups of {fragment.root.alias}", group)
+        if (temporal := fragment.temporal) is not None:
+            found[temporal.number] = Where(" AND ".join(bound.text for bound in temporal.bounds), None)
     return {bytes([number]) + key.encode(): place for number, place in found.items() if number != SINK}
 
 
@@ -87,6 +89,8 @@ def described(entries: Iterable[Entry], keys: Mapping[bytes, Where]) -> list[Hel
             found.append(_held(step, f"{side} row", None if row is None else values_of_text(row), value))
         elif variable.startswith("row_"):
             found += _parts(step, value)
+        elif variable.startswith("span"):
+            found.append(_held(step, "row" if value[8] else "row not yet shown", None, value[9:]))
         elif variable.startswith("told"):
             found.append(_reported(step, group, value))
         elif variable.startswith("group") and group is not None:

@@ -23,6 +23,8 @@ def entries(spark: SparkSession, checkpoint: Path, keys: Collection[bytes] | Non
     for operator in metadata.select("operatorId", "operatorProperties").distinct().collect():
         for variable in json.loads(operator.operatorProperties or "{}").get("stateVariables", []):
             name = variable["stateName"]
+            if name.startswith("$"):  # Spark's own, such as timers
+                continue
             found = _read(spark, checkpoint, operator.operatorId, name)
             picked = _columns(found)
             if keys is not None:

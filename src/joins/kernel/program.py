@@ -35,6 +35,7 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 PAIRED = ("Pairs",)
 GROUPED = ("ChangeDetector", "Combine", "Aggregate")
 RENAMED = "Project"
+TEMPORAL = "Temporal"
 OTHERS = -1  # node number of a node that reads fragments' rows: they bring their own traces
 
 
@@ -92,7 +93,8 @@ def program_of(
       Spark's plans show the program.
     - `truncation_points`: sequence by topic and partition (`joins.steps.truncation`).
     - `tombstone_ms`: how long a `latest` step remembers deleted rows.
-    - `checkpoint`: the folder from which a join by time reads its batch's watermark."""
+    - `checkpoint`: the folder from which a join by time reads its batch's watermark, and a condition on the time its
+      clock."""
     log = _Log(
         kafka=kafka or {}, settled=settled, ends=ends or {}, truncation_points=truncation_points or {},
         tombstone_ms=tombstone_ms, checkpoint=checkpoint,
@@ -114,10 +116,12 @@ def _part(fragment: Fragment, first: int, table: str, log: _Log) -> FragmentProg
     steps: tuple[str, ...] = GROUPED if fragment.group else ()
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
+    if fragment.temporal is not None:
+        steps = (*steps, TEMPORAL)
     return FragmentProgram(
         levels=_levels(fragment, first, table, log),
         steps=steps,
-        program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment)),
+        program=json.dumps(_grouped(fragment, table) if fragment.group else _renamed(fragment, log)),
         sides=_sides(fragment, first, log),
     )
 
@@ -354,7 +358,12 @@ def _bag(bag: Bag) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _renamed(fragment: Fragment) -> dict[str, Any]:
-    """Return the program's description of the values that a fragment's rows keep, and of the tag before their ids."""
+def _renamed(fragment: Fragment, log: _Log) -> dict[str, Any]:
+    """Return the program's description of the values that a fragment's rows keep, of the tag before their ids, and of
+    their conditions on the time."""
     picks = None if fragment.picks is None else list(fragment.picks)
-    return {"target": fragment.target, "picks": picks, "tag": fragment.tag}
+    described = {"target": fragment.target, "picks": picks, "tag": fragment.tag}
+    if fragment.temporal is None:
+        return described
+    bounds = [asdict(bound) for bound in fragment.temporal.bounds]
+    return {**described, "temporal": {"target": fragment.target, "bounds": bounds, "checkpoint": log.checkpoint}}

@@ -5,6 +5,7 @@ keep the results of the join (`joins.oracle.scalars`)."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -58,15 +59,23 @@ def question(
     names: Mapping[TableId, str],
     columns: Mapping[TableId, Mapping[str, LogicalType]],
     schemas: Mapping[TableId, TableSchema],
+    now: str,
 ) -> Question:
     """Translate a table's query. `names` are DuckDB's tables by captured table, `columns` their columns and types.
+    `now` is the timestamp that `now()` means; if it is empty, conditions on the time are unknown.
 
     Raises KeyError if a captured table is missing. If ROW_NUMBER() leaves ties, they are broken as the compiler
     does, which needs the `schemas`."""
-    query = _Query(topology, names, schemas).of(table)
+    query = _Query(topology, names, schemas, now).of(table)
     scalars = Scalars({name: columns[table_id] for table_id, name in names.items()})
     asked = scalars.query(query)
     return Question(sql=query.sql("duckdb"), functions=scalars.functions, columns=asked.columns, rows=asked.rows)
+
+
+def moment_text(clock_ms: int) -> str:
+    """Return milliseconds since 1970 as the text of a timestamp in UTC."""
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=clock_ms)
+    return moment.isoformat(sep=" ", timespec="milliseconds")
 
 
 # names that sqlglot does not know, or takes for something else
@@ -80,13 +89,13 @@ class _Query:
     """Replaces table names in queries by DuckDB's tables, or by the queries of other joined tables."""
 
     def __init__(
-        self, topology: Topology, names: Mapping[TableId, str], schemas: Mapping[TableId, TableSchema]
+        self, topology: Topology, names: Mapping[TableId, str], schemas: Mapping[TableId, TableSchema], now: str
     ) -> None:
-        self._topology, self._names, self._schemas = topology, names, schemas
+        self._topology, self._names, self._schemas, self._now = topology, names, schemas, now
 
     def of(self, table: Table) -> exp.Expr:
         """Return the query of a joined table, with all names replaced."""
-        query = statements_of(table.query, table.row_key)[0]
+        query = statements_of(table.query, table.row_key, now=self._now)[0]
         assert query is not None  # a table's query was compiled
         for node in list(query.find_all(exp.Anonymous, exp.Any)):
             kind = _NAMES.get("some" if isinstance(node, exp.Any) else node.name.lower())

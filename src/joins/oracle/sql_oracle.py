@@ -14,7 +14,7 @@ from cdc.model.types import Canonical, LogicalType
 from cdc.topology.topology import Table, Topology
 from joins.evaluate.stored import to_canonical
 from joins.evaluate.unknown import UnknownValue
-from joins.oracle.duckdb_query import Question, question
+from joins.oracle.duckdb_query import Question, moment_text, question
 from joins.oracle.duckdb_types import duckdb_type, native
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_functions import Functions, from_arrow
@@ -37,7 +37,7 @@ class Oracle:
     ) -> None:
         self._topology, self._schemas = topology, schemas
         self._database = duckdb.connect() if database is None else database.cursor()
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[tuple[str, int], Question] = {}
         self._functions = Functions(self._database) if functions is None else functions
         prepare(self._database)
         self._names = {table: f"source_{n}" for n, table in enumerate(schemas)}
@@ -48,14 +48,16 @@ class Oracle:
         """Close the database."""
         self._database.close()
 
-    def answer(self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows]) -> Answer:
-        """Return the columns of the result by row key. Raises ValueError if two rows have one key, or a value is
-        unknown."""
-        asked = self._questions.get(table.name)
+    def answer(
+        self, table: Table, row_key: tuple[str, ...], tables: Mapping[TableId, Rows], clock_ms: int = 0
+    ) -> Answer:
+        """Return the columns of the result by row key. `clock_ms` is the time that `now()` means. Raises ValueError if
+        two rows have one key, or a value is unknown."""
+        asked = self._questions.get((table.name, clock_ms))
         if asked is None:
             columns = {t: {c.name: c.type for c in schema.columns} for t, schema in self._schemas.items()}
-            asked = question(self._topology, table, self._names, columns, self._schemas)
-            self._questions[table.name] = asked
+            asked = question(self._topology, table, self._names, columns, self._schemas, moment_text(clock_ms))
+            self._questions[table.name, clock_ms] = asked
         self._functions.reasons.clear()
         self._functions.register(asked.functions)
         answer: Answer = {}

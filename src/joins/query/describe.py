@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from cdc.model.types import Canonical
 from joins.query.aggregate_functions import BY_NAME
-from joins.query.group import Grouping
+from joins.query.group import Grouping, Temporal
 from joins.query.nodes import EVERY, Derived, Interval, LookupJoin, Node, Pair, Root
 from joins.query.plan import Fragment, KeyedJoin, Plan, Step
 
@@ -87,7 +87,7 @@ def _passes(fragment: Fragment) -> bool:
         return False
     if len(root.source.fragments) > 1 or root.source.change_detector is not None:
         return False
-    return not fragment.steps and fragment.finish.plain and fragment.group is None
+    return not fragment.steps and fragment.finish.plain and fragment.group is None and fragment.temporal is None
 
 
 def _reported(plan: Plan) -> list[Fragment]:
@@ -131,6 +131,13 @@ def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
         yield f"  a change reads all different values of its group, for {', '.join(dict.fromkeys(whole))}"
 
 
+def _by_clock(temporal: Temporal) -> Iterator[str]:
+    """Yield lines that describe the step of conditions on the time."""
+    conditions = " AND ".join(bound.text for bound in temporal.bounds)
+    yield f"live {temporal.number}: rows while {conditions}; keeps each row until its time is over, with a timer"
+    yield "  a batch a second, also without changes, reads the rows whose time begins or ends, and no others"
+
+
 def _in_one(group: Grouping) -> str:
     return "" if group.keys else " (there is one, in one task)"
 
@@ -161,6 +168,8 @@ def text_of_plan(plan: Plan) -> str:
 
 
 def _of_groups(fragment: Fragment) -> str:
+    if fragment.temporal is not None:
+        return ", while conditions on the time are true"
     if fragment.group is None:
         return ""
     if fragment.group.windows is not None:
@@ -209,6 +218,8 @@ def _text_of_fragment(plan: Plan, fragment: Fragment) -> list[str]:
         steps += [f"           {one}" for one in _waits(root)]
     if fragment.group is not None:
         steps += [f"  after    {one}" for one in _grouping(fragment, fragment.group)]
+    if fragment.temporal is not None:
+        steps += [f"  after    {one}" for one in _by_clock(fragment.temporal)]
     if steps or fragment is not plan.last or len(plan.fragments) == 1:
         lines += ["", "steps" if steps else "no stateful step", *steps]
     if fragment.finish.where is not None:
@@ -292,6 +303,7 @@ def commits(plan: Plan) -> int:
     for fragment in plan.fragments:
         found += len({step.stage for step in fragment.steps}) + len(list(_differs(plan, fragment)))
         found += (2 if fragment.group is not None else 0) + (not isinstance(fragment.root, Node))
+        found += fragment.temporal is not None
     return found
 
 
@@ -330,6 +342,7 @@ def _json_fragment(plan: Plan, fragment: Fragment) -> dict[str, Any]:
             "windows": None if group.windows is None else windows_of(fragment, group),
             "steps": list(_grouping(fragment, group)),
         },
+        "while": [] if fragment.temporal is None else [bound.text for bound in fragment.temporal.bounds],
     }
 
 

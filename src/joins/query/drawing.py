@@ -59,6 +59,10 @@ class _Drawing:
         """Add the boxes that a fragment's rows come from, from column `level` to the left. Return the boxes'
         indexes."""
         group = fragment.group
+        if fragment.temporal is not None:
+            rows = [(place, "whole rows") for place in self._root(fragment.root, level + 1)]
+            where = [] if fragment.finish.where is None else ["where " + fragment.finish.where.text]
+            return [self._box(level, "while", [*where, *(bound.text for bound in fragment.temporal.bounds)], rows)]
         if group is None:
             return self._root(fragment.root, level)
         below = self._root(fragment.root, level + 1)

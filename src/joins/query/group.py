@@ -1,4 +1,4 @@
-"""Describe how the rows of a fragment are grouped. Data only, as in `joins.query.plan`.
+"""Describe how the rows of a fragment are grouped, or selected by the time. Data only, as in `joins.query.plan`.
 
 Each row contributes two things to its group: the values of the group key and the arguments of the aggregate
 functions. From all contributions a group keeps only what its functions need. Functions over the same argument share
@@ -160,3 +160,30 @@ class Grouping:
         """Return the number of values in a row of the result."""
         rows = self.top or self.windows
         return len(self.keys) + len(self.results) if rows is None else len(rows.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeBound:
+    """A condition `value operator moment` on the time, such as `at >= now() - INTERVAL 1 HOUR`.
+
+    `value` is the index of a date or timestamp. The moment is now, plus `before` microseconds, cut to a `unit` (empty:
+    not cut), plus `months` and `after` microseconds. `text` is the condition in the query."""
+
+    value: int
+    operator: str
+    unit: str
+    before: int
+    months: int
+    after: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temporal:
+    """The stateful step that emits the rows for which all `bounds` are true now, and deletes them afterwards.
+
+    `number` is its step. The values of the bounds are indexes in a row that the fragment sends. `now` is the clock of
+    the batch, which Spark stores before the batch begins (`joins.engine.file_checkpoint`)."""
+
+    number: int
+    bounds: tuple[TimeBound, ...]

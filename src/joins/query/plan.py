@@ -34,7 +34,7 @@ from typing import Any
 from cdc.model import naming
 from cdc.model.types import LogicalType
 from cdc.stored.layout import Layout, LayoutColumn
-from joins.query.group import Grouping
+from joins.query.group import Grouping, Temporal
 from joins.query.nodes import Derived, Expression, Interval, Node, Pair, PlanSource, Root
 
 STATE_FORMAT = 5  # of the state in `joins.steps.state`; a checkpoint of another format is refused
@@ -139,7 +139,8 @@ class Fragment:
       or group.
     - `picks`: the indexes of the values that its rows contain. None means all: the flat list and the computed values
       (see the module). `Grouping` describes the rows of a grouped fragment.
-    - `tag`: put before the row ids if several fragments have the same target, as the branches of a UNION ALL do."""
+    - `tag`: put before the row ids if several fragments have the same target, as the branches of a UNION ALL do.
+    - `temporal`: its rows pass this step last."""
 
     number: int
     root: Root
@@ -149,6 +150,7 @@ class Fragment:
     target: int
     picks: tuple[int, ...] | None = None
     tag: str | None = None
+    temporal: Temporal | None = None
 
     @property
     def tree(self) -> Node:
@@ -158,7 +160,9 @@ class Fragment:
 
     @property
     def outlet(self) -> int:
-        """Return the step that receives whole rows: the one of the grouping, or else `target`."""
+        """Return the step that receives whole rows: the one of the grouping or of `temporal`, or else `target`."""
+        if self.temporal is not None:
+            return self.temporal.number
         return self.target if self.group is None else self.group.change_detector
 
 
@@ -186,7 +190,9 @@ class Plan:
         return self._folds(self.last)
 
     def _folds(self, fragment: Fragment) -> bool:
-        if fragment.steps or fragment.group is not None or not isinstance(fragment.root, Node):
+        if fragment.steps or fragment.group is not None or fragment.temporal is not None:
+            return True
+        if not isinstance(fragment.root, Node):
             return True
         source = fragment.root.source
         return isinstance(source, Derived) and all(self._folds(self.fragments[number]) for number in source.fragments)
@@ -204,6 +210,11 @@ class Plan:
     def by_time(self) -> bool:
         """Return whether the plan has a join by time, which needs watermarks."""
         return any(isinstance(fragment.root, Interval) for fragment in self.fragments)
+
+    @property
+    def by_clock(self) -> bool:
+        """Return whether rows of the result come and go with the time, so that batches must run without changes."""
+        return any(fragment.temporal is not None for fragment in self.fragments)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -249,8 +260,8 @@ class Plan:
         keywords, the sides of an equality, and texts for messages (`text`, `origin`)."""
         root, finish = self.last.root, self.last.finish
         below = [
-            [_nameless(fragment.root), _meant(fragment.finish), _grouped(fragment.group), fragment.picks, fragment.tag]
-            for fragment in self.fragments[:-1]
+            [_nameless(one.root), _meant(one.finish), _grouped(one.group), one.picks, one.tag, *_bounded(one.temporal)]
+            for one in self.fragments[:-1]
         ]
         # a nullable key is encoded differently: a resumed run would not find the rows that it has written
         nullable = {"nullable_key": self.nullable_key} if self.nullable_key else {}
@@ -291,6 +302,12 @@ def _grouped(group: Grouping | None) -> object:
     top = [] if group.top is None else [kept["top"]]  # omitted if None, so that older plans keep their fingerprint
     windows = [] if group.windows is None else [_windowed(kept["windows"])]
     return [kept["keys"], kept["arguments"], kept["totals"], kept["bags"], results, group.always, *top, *windows]
+
+
+def _bounded(temporal: Temporal | None) -> list[object]:
+    """Return the conditions on the time, without their texts. Nothing if there are none, as in older plans."""
+    bounds = () if temporal is None else temporal.bounds
+    return [[b.value, b.operator, b.unit, b.before, b.months, b.after] for b in bounds]
 
 
 def _windowed(kept: dict[str, Any]) -> object:

@@ -212,12 +212,13 @@ def barriers(
     ends: Sequence[Offsets] = (),
     incomplete: int = 0,
     watermark: int | None = None,
+    clock: int | None = None,
 ) -> list[Barrier]:
     """Return one barrier per salt bucket. Write them after every row of the batch."""
     return [
         Barrier(
             bucket=bucket, buckets=buckets, batch=batch, timestamp=timestamp, positions=positions, ends=ends,
-            incomplete=incomplete, watermark=watermark,
+            incomplete=incomplete, watermark=watermark, clock=clock,
         )
         for bucket in range(buckets)
     ]  # fmt: skip

@@ -27,6 +27,7 @@ from joins.select.dependence import determined_keys
 from joins.select.flat import Condition, Flat, FlatItem
 from joins.select.flatten import Reads, flatten
 from joins.select.nulls import typed_nulls
+from joins.select.over.temporal import temporal
 from joins.select.over.topn import Ties, first_rows, name_key, visible
 from joins.select.over.windowed import windowed
 from joins.select.pairing import paired
@@ -88,9 +89,12 @@ class Binder:
         """Bind a flat query that has no groups.
 
         Several tables may be able to be the root of the tree. The first root is used whose key is among the query's
-        columns. A join by time or a many-to-many join is first split off as a query of its own."""
+        columns. A join by time, conditions on the time and a many-to-many join are first split off as queries of
+        their own."""
         if (timed := by_time(self.topology, flat, place, self.tree)) is not None:
             return self.tree(timed, place)
+        if (live := temporal(self.topology, flat, place, self.tree)) is not None:
+            return self.tree(live, place)
         trees = build_trees(self.topology, flat)
         if not trees:
             return self.tree(paired(self.topology, flat, place, self.tree), place)

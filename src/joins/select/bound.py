@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from joins.query.aggregates import Keeping
+from joins.query.group import TimeBound
 from joins.query.windows import WindowCall
 from joins.select.flat import Flat
 from joins.select.rows import QueryRows
@@ -140,4 +141,16 @@ class BoundWindow:
     rows: QueryRows
 
 
-Bound = BoundTree | BoundGroup | BoundUnion | BoundPair | BoundInterval | BoundTop | BoundWindow
+@dataclass(slots=True, kw_only=True)
+class BoundTemporal:
+    """The rows of `inner` that satisfy conditions on the time, at each moment.
+
+    `values` are columns of `inner`. `bounds` compare them with the time, by their index in `values`."""
+
+    inner: BoundTree
+    values: tuple[str, ...]
+    bounds: tuple[TimeBound, ...]
+    rows: QueryRows
+
+
+Bound = BoundTree | BoundGroup | BoundUnion | BoundPair | BoundInterval | BoundTop | BoundWindow | BoundTemporal

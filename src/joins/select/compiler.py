@@ -4,6 +4,7 @@ query."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import NoReturn
 
@@ -14,10 +15,19 @@ from cdc.model import naming
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Table, Topology
 from joins.query.drift import default_of
-from joins.query.group import Grouping
+from joins.query.group import Grouping, Temporal
 from joins.query.nodes import Derived, Interval, Node, Pair, PlanSource
 from joins.query.plan import MULTI_JOIN, SINK, Finish, Fragment, Output, Plan, Sink, steps_of
-from joins.select.bound import BoundGroup, BoundInterval, BoundPair, BoundTop, BoundTree, BoundUnion, BoundWindow
+from joins.select.bound import (
+    BoundGroup,
+    BoundInterval,
+    BoundPair,
+    BoundTemporal,
+    BoundTop,
+    BoundTree,
+    BoundUnion,
+    BoundWindow,
+)
 from joins.select.flat import FlatItem, ReadQuery
 from joins.select.fragment import TreeCompiler
 from joins.select.over.groupings import held_by, top_grouping, window_grouping
@@ -139,6 +149,8 @@ class _Planner:
             return (self._interval(bound, target, wanted),), tuple(wanted)
         if isinstance(bound, BoundTop | BoundWindow):
             return (self._ordered(bound, target, names, wanted),), tuple(wanted)
+        if isinstance(bound, BoundTemporal):
+            return self._temporal(bound, target, names, wanted)
         assert isinstance(bound, BoundTree)  # the last possible kind
         return (self._sent(bound, target, names, wanted),), tuple(wanted)
 
@@ -162,6 +174,19 @@ class _Planner:
             sent=True,
             tag=tag,
         )
+
+    def _temporal(
+        self, bound: BoundTemporal, target: int, names: Sequence[str], wanted: Sequence[str]
+    ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Add the fragment of rows that conditions on the time select. Its rows end with the values that these use."""
+        step, columns = self.number(), (*wanted, *(name for name in bound.values if name not in wanted))
+        number = self._sent(bound.inner, step, names, columns)
+        at = [columns.index(name) for name in bound.values]
+        bounds = tuple(replace(one, value=at[one.value]) for one in bound.bounds)
+        self.fragments[number] = replace(
+            self.fragments[number], target=target, temporal=Temporal(number=step, bounds=bounds)
+        )
+        return (number,), columns
 
     def _tree(
         self,
@@ -348,7 +373,7 @@ class _Planner:
 
 def _trees(bound: ReadQuery) -> Iterator[BoundTree]:
     """Yield every bound tree of a query, those of its subqueries included."""
-    if isinstance(bound, BoundGroup | BoundTop | BoundWindow):
+    if isinstance(bound, BoundGroup | BoundTop | BoundWindow | BoundTemporal):
         yield from _trees(bound.inner)
     elif isinstance(bound, BoundUnion):
         for branch in bound.branches:

@@ -14,7 +14,7 @@ from sqlglot import exp
 from cdc.topology.topology import Topology
 from joins.query.finish import text_of_expression
 from joins.query.nodes import EVERY
-from joins.select.bound import BoundInterval, BoundPair, BoundTree
+from joins.select.bound import BoundInterval, BoundPair, BoundTemporal, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
 from joins.select.over.computed_keys import with_computed_keys
 from joins.select.rows import QueryColumn, QueryRows
@@ -263,7 +263,7 @@ def may_lack(column: QueryColumn, lacking: bool) -> QueryColumn:
 def over(
     flat: Flat,
     alias: str,
-    pair: BoundPair | BoundInterval | BoundTree,
+    pair: BoundPair | BoundInterval | BoundTree | BoundTemporal,
     cut: QueryCut,
     where: list[Condition],
     inside: frozenset[str],

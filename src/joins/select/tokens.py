@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cdc.topology.topology import Table, Topology
 from joins.query.functions.arity import ARITY, wrong_arity
 from joins.query.functions.dates import PATTERN, READ_PATTERN, pattern_for
+from joins.query.functions.moments import with_moments
 from joins.query.functions.spatial import renamed
 from joins.query.functions.windows import TimeWindow
 from joins.select.rewrite.cases import with_cases
@@ -69,11 +70,13 @@ NOT_YET = {
 }
 
 
-def statements_of(text: str, row_key: Sequence[str] = ()) -> list[exp.Expr | None]:
+def statements_of(text: str, row_key: Sequence[str] = (), *, now: str = "") -> list[exp.Expr | None]:
     """Parse a text as Spark SQL and return its statements, rewritten. Raises sqlglot's ParseError and TokenError.
 
-    `row_key` are the names of a joined table's row key, if they are known: some rewrites depend on them."""
-    return [None if one is None else _rewritten(one, row_key) for one in written_statements(text)]
+    `row_key` are the names of a joined table's row key, if they are known: some rewrites depend on them. If `now`, a
+    timestamp, is given, it takes the place of `now()`."""
+    written = [one and (with_moments(one, now) if now else one) for one in written_statements(text)]
+    return [None if one is None else _rewritten(one, row_key) for one in written]
 
 
 def written_statements(text: str) -> list[exp.Expr | None]:
@@ -98,7 +101,7 @@ def _rewritten(statement: exp.Expr, row_key: Sequence[str]) -> exp.Expr:
     for rewrite in (
         without_orders, with_group_concats, with_named_windows, with_semi_joins, with_cases, with_exact, with_pivots,
         with_sliding_windows, with_right_joins, with_grouping_sets, partial(with_full_joins, row_key=row_key),
-        with_sets, with_partitions, with_distinct_on, with_limits,
+        with_sets, with_partitions, with_distinct_on, with_limits, with_moments,
     ):  # fmt: skip
         statement = rewrite(statement)
     return with_places(statement)

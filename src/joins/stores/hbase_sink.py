@@ -115,7 +115,7 @@ class HBaseSink:
     def _report(self, cut: Cut, timestamp: int) -> None:
         made = barriers(
             self.table.buckets, cut.batch, timestamp, cut.positions,
-            ends=cut.ends, incomplete=cut.incomplete, watermark=cut.watermark,
+            ends=cut.ends, incomplete=cut.incomplete, watermark=cut.watermark, clock=cut.clock,
         )  # fmt: skip
         self.table.write_barriers(made, timestamp)
 

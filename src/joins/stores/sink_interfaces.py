@@ -36,13 +36,14 @@ class Cut:
     """The content of a table after `batch`: the position of each source, and the `ends` of the log that were read.
 
     `ends` has an entry per level of the plan. `incomplete` is the number of records that the table lacks.
-    `watermark` (ms) is set for joins by time."""
+    `watermark` (ms) is set for joins by time, and `clock` (ms), the meaning of `now()`, for conditions on the time."""
 
     batch: int
     positions: Positions
     ends: Sequence[Offsets]
     incomplete: int
     watermark: int | None = None
+    clock: int | None = None
 
 
 class TableSink(Protocol):

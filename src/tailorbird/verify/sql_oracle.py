@@ -18,7 +18,7 @@ from cdc.model.schema import TableId
 from cdc.model.types import SPATIAL, Canonical, Kind, LogicalType
 from cdc.topology.topology import Table, Topology
 from ingest.binlog.format.canonical import json_text
-from joins.oracle.duckdb_query import question
+from joins.oracle.duckdb_query import moment_text, question
 from joins.oracle.sql_functions import Functions, arrow_type
 from joins.oracle.sql_oracle import prepare, rows_of
 from joins.query.value_types import MOST_DIGITS
@@ -35,15 +35,20 @@ class OracleAnswer:
     unknown: Mapping[str, str]
 
 
-def answer(topology: Topology, table: Table, sources: Mapping[TableId, SourceTable]) -> OracleAnswer:
+def answer(
+    topology: Topology, table: Table, sources: Mapping[TableId, SourceTable], clock_ms: int | None = None
+) -> OracleAnswer:
     """Return the result of a joined table's query over the given source tables. Raises KeyError if one is missing.
+
+    `clock_ms` is what `now()` means; without it, the result of a query with `now()` is unknown.
 
     Raises Skippable if the whole result is unknown: DuckDB reports an error, or an expression that selects rows
     cannot be evaluated with certainty. A query with ROW_NUMBER() needs the schemas of its tables."""
     names = {table_id: f"source_{n}" for n, table_id in enumerate(sources)}
     columns = {table_id: dict(source.columns) for table_id, source in sources.items()}
     schemas = {table_id: schema for table_id, source in sources.items() if (schema := source.schema) is not None}
-    asked = question(topology, table, names, columns, schemas)
+    now = "" if clock_ms is None else moment_text(clock_ms)
+    asked = question(topology, table, names, columns, schemas, now)
     try:
         with duckdb.connect() as database:
             prepare(database)

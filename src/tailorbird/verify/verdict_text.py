@@ -58,8 +58,13 @@ def timestamp_reported(timestamp: int | None) -> str:
     """Format a batch timestamp (ms) as the number with its date and time. None and 0 become "no cut yet"."""
     if not timestamp:
         return "no cut yet"
-    at = dt.datetime.fromtimestamp(timestamp / 1000, dt.UTC)
-    return f"batch timestamp {timestamp} = {at:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d} UTC"
+    return f"batch timestamp {timestamp} = {moment_reported(timestamp)}"
+
+
+def moment_reported(milliseconds: int) -> str:
+    """Format milliseconds since 1970 as date and time."""
+    at = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S}.{milliseconds % 1000:03d} UTC"
 
 
 def _short(value: Canonical) -> str:

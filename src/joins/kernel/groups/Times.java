@@ -1,6 +1,9 @@
 package tailorbird.kernel;
 
-/** Reads a canonical TIME, `-12:30:00.25`, as a duration. */
+import java.nio.charset.StandardCharsets;
+import java.time.*;
+
+/** Reads a canonical TIME, `-12:30:00.25`, as a duration, and canonical dates and datetimes. */
 final class Times {
   private static final long SECOND = 1000000;
 
@@ -29,5 +32,26 @@ final class Times {
     long micros = 0, unit = SECOND / 10;
     for (int i = from; i < time.length; i++, unit /= 10) micros += unit * (time[i] - '0');
     return micros;
+  }
+
+  /**
+   * A canonical date or datetime, in quotes, as microseconds since 1970; null if it is none: NULL, or a day that does
+   * not exist.
+   */
+  static Long moment(byte[] text) {
+    if (Envelope.isNull(text) || text.length < 12) return null;
+    String moment = new String(text, 1, text.length - 2, StandardCharsets.ISO_8859_1);
+    try {
+      LocalDate day = LocalDate.parse(moment.substring(0, 10));
+      if (day.getYear() < 1) return null;
+      if (moment.length() < 19) return Long.valueOf(day.toEpochDay() * 86400 * SECOND);
+      LocalDateTime whole = LocalDateTime.parse(moment.substring(0, 19));
+      long micros = whole.toEpochSecond(ZoneOffset.UTC) * SECOND, unit = SECOND / 10;
+      int end = Math.min(26, moment.length() - 1); // further digits are dropped
+      for (int i = 20; i < end; i++, unit /= 10) micros += unit * (moment.charAt(i) - '0');
+      return Long.valueOf(micros);
+    } catch (DateTimeException e) {
+      return null;
+    }
   }
 }

@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.time.*;
 import java.util.*;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
 import org.apache.spark.sql.*;
@@ -17,7 +16,7 @@ import scala.collection.immutable.Seq;
  * contain, are REFUSED. Spark's join would drop the former silently, and cannot detect the latter.
  */
 public final class Timed implements MapPartitionsFunction<Object, Object> {
-  private static final long MICROS = 1000000, MILLIS = 1000;
+  private static final long MILLIS = 1000;
   private static final String OF = "of an append-only table";
   private final String program;
   private final Seq[][] conditions;
@@ -102,7 +101,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
 
     private void inserted(Event event, Row record, Collection<Object> out) {
       boolean passes = filter == null || filter.holds(event.after);
-      Long at = micros(event.after[time]);
+      Long at = Times.moment(event.after[time]);
       byte[] trace = Message.seen(number, Message.place(event.partition, event.version));
       byte[] name = Source.joined(event.after, id, 0);
       byte[] payload = Source.joined(event.after, columns, Message.TIME + trace.length);
@@ -126,22 +125,6 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
     private boolean meetsNothing(byte[][] row) {
       for (int i = 0; i < key.length; i++) if (Envelope.isNull(row[key[i]])) return true;
       return false;
-    }
-  }
-
-  /** A canonical datetime as microseconds since 1970; null if it is none: NULL, or a day that does not exist. */
-  private static Long micros(byte[] text) {
-    if (Envelope.isNull(text)) return null;
-    String moment = new String(text, 1, text.length - 2, StandardCharsets.ISO_8859_1);
-    try {
-      LocalDateTime whole = LocalDateTime.parse(moment.substring(0, 19));
-      if (whole.getYear() < 1) return null;
-      long micros = whole.toEpochSecond(ZoneOffset.UTC) * MICROS, unit = MICROS / 10;
-      int end = Math.min(26, moment.length() - 1); // further digits are dropped
-      for (int i = 20; i < end; i++, unit /= 10) micros += unit * (moment.charAt(i) - '0');
-      return Long.valueOf(micros);
-    } catch (DateTimeException e) {
-      return null;
     }
   }
 }

@@ -12,6 +12,7 @@ from joins.query.expressions import ExpressionCompiler, Function, is_basic
 from joins.query.functions.arguments import NUMBER, TEXT, TEXT_ONLY, argument, plain
 from joins.query.functions.dates import DATE_FUNCTIONS
 from joins.query.functions.likes import LIKE_FUNCTIONS
+from joins.query.functions.moments import TemporalFilter, refuse_now, unplaced
 from joins.query.functions.regular import REGULAR_FUNCTIONS
 from joins.query.functions.spatial import SPATIAL_FUNCTIONS
 from joins.query.functions.texts import TEXT_FUNCTIONS
@@ -226,12 +227,13 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     **TEXT_FUNCTIONS,
     **REGULAR_FUNCTIONS,
     **LIKE_FUNCTIONS,
+    TemporalFilter: unplaced,
 }
 
 
 # The nearest form for functions that are not supported, by their names here and in sqlglot.
 _INSTEAD = {
-    "now currentdate currenttimestamp currenttime": "a literal such as DATE'2026-01-31': only rows change the result",
+    "now currenttime sysdate utctimestamp": "now() in a condition: WHERE x >= now() - INTERVAL 5 MINUTE",
     "session_window sessionwindow": "window(x, '30 minutes'), or window(x, '1 hour', '15 minutes')",
     "regexpilike similarto": "RLIKE, LIKE, ILIKE, startswith or contains",
     "regexpextractall regexpcount regexpinstr": "regexp_extract(x, '[0-9]+', 0), regexp_replace or RLIKE",
@@ -279,6 +281,7 @@ def check_shape(node: exp.Expr, *, aggregates: bool = False) -> None:
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
         refuse(node, "a subquery here is not supported", "FROM (SELECT …) name, or WHERE [NOT] EXISTS, IN (SELECT …)")
     _unscalar(node)
+    refuse_now(node)
     parts = (exp.Column, exp.Identifier, exp.Paren, exp.DataType, exp.DataTypeParam, exp.Var, exp.Interval)
     inside = (exp.TsOrDsToDate, exp.TimeStrToTime, exp.JSONPath, exp.JSONPathPart)
     if not (supported(node) or isinstance(node, parts + inside)):

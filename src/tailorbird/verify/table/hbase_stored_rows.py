@@ -68,6 +68,11 @@ class StoredRows:
         """Return the newest timestamp (ms) of any batch or barrier."""
         return self.joined.last_timestamp()
 
+    def clock(self) -> int | None:
+        """Return what `now()` means in the table (ms), by its newest barrier. None if its query does not use it."""
+        barrier = self.joined.barrier()
+        return None if barrier is None else barrier.clock
+
     def wait(self, positions: Mapping[str, str]) -> int | None:
         """Wait for a barrier at or after the positions. Return its timestamp, or None if the settling policy gives
         up."""

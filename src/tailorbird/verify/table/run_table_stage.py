@@ -44,7 +44,7 @@ def _verified(request: Request, table: Table, terminal: Terminal) -> StageResult
                 table=table.name,
                 row_key=layout.row_key,
                 columns=tuple(column.name for column in layout.columns),
-                sources=SourceQuery(topology, table, layout, reads),
+                sources=SourceQuery(topology, table, layout, reads, clock=kept.clock),
                 kept=kept,
                 seconds=time.monotonic,
                 pause=lambda _: time.sleep(_BETWEEN_LOOKS),

@@ -29,6 +29,8 @@ Read = Callable[[Source, Collection[TableId]], TablesSnapshot]
 class SourceQuery:
     """Runs the query of one joined table over its sources. Each call reads its source tables (`tables`) again.
 
+    `clock` returns what `now()` means in the joined table at present (ms), None if its query does not use it.
+
     Raises Retriable while a source is unavailable, Skippable if the result is unknown."""
 
     def __init__(
@@ -38,9 +40,11 @@ class SourceQuery:
         layout: Layout,
         tables: Collection[TableId],
         *,
+        clock: Callable[[], int | None] = lambda: None,
         read: Read = read_snapshot,
     ) -> None:
         self._topology, self._table, self._tables, self._read = topology, table, tables, read
+        self._clock = clock
         self._codec = RowCodec(layout)
 
     def ask(self) -> QueryAnswer:
@@ -53,13 +57,14 @@ class SourceQuery:
             given |= snapshot.tables
         rows: dict[str, Row] = {}
         refused = 0
-        found = answer(self._topology, self._table, given)
+        clock = self._clock()
+        found = answer(self._topology, self._table, given, clock)
         for row in found.rows:
             try:
                 rows[document_id(self._codec.row_key(row))] = row
             except (ValueError, struct.error):
                 refused += 1
-        return QueryAnswer(rows, positions, refused, found.unknown)
+        return QueryAnswer(rows, positions, refused, found.unknown, clock)
 
 
 def obstacle(sources: Mapping[str, Source], layout: Layout | None, barrier: Barrier | None) -> tuple[str, Until]:

@@ -8,7 +8,10 @@ in the meantime. So it is compared again, in this order:
 
 A row is wrong if two conditions hold in several rounds in a row. It keeps the same version in HBase, older than the
 barrier. And it differs from the results before and after it is read. If the results differ from one another, the row
-is moving."""
+is moving.
+
+If the query uses `now()`, each result is that of the table's clock at the time: the one in the newest barrier. The
+clocks of both results enclose the one of the rows, so a row whose time ends meanwhile is moving."""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from cdc.model.types import Canonical
 from tailorbird.verify.compare import same
 from tailorbird.verify.findings import Finding, Kind, Verdict
 from tailorbird.verify.rounds import AGREES, MOVED, RecheckResult, RowObservation, recheck
-from tailorbird.verify.verdict_text import timestamp_reported
+from tailorbird.verify.verdict_text import moment_reported, timestamp_reported
 
 Row = Mapping[str, Canonical]
 # The join and DuckDB may add the same numbers in a different order.
@@ -33,12 +36,13 @@ class QueryAnswer(NamedTuple):
     """The result of the query by hexadecimal row key, and each source's position, at or after its snapshot.
 
     `refused` is the number of rows without a valid row key, which the join makes dead letters. `unknown` are columns
-    that are left out and not compared, with reasons."""
+    that are left out and not compared, with reasons. `clock` (ms) is what `now()` meant, None without it."""
 
     rows: Mapping[str, Row]
     positions: Mapping[str, str]
     refused: int = 0
     unknown: Mapping[str, str] = MappingProxyType({})
+    clock: int | None = None
 
 
 class Stored(NamedTuple):
@@ -209,6 +213,8 @@ class TableStage:
 
     def _compared(self, looked: RecheckResult, rows: int, began: float) -> TableComparison:
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
+        if self._asked.clock is not None:
+            at += f", now() = {moment_reported(self._asked.clock)}"
         refused = self._asked.refused
         why = (f"{refused:,} rows of the answer have no valid row key: dead letters",) if refused else ()
         verdict = Verdict(
