@@ -14,10 +14,9 @@ from cdc.model.schema import TableId
 from cdc.model.types import Canonical
 from joins.oracle.oracle import tables_after
 from joins.oracle.sql_oracle import Answer, Oracle
-from tests.integration.test_join import COLUMNS, FACT, SCHEMAS, History, JoinPipeline
-from tests.integration.test_join_failures import JOIN, kill_group
+from tests.integration.test_join import COLUMNS, FACT, SCHEMAS, Cells, History, JoinPipeline
+from tests.integration.test_join_failures import DYING, JOIN, kill_group
 from tests.support.waiting import wait_for
-
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(900)]
 
@@ -56,6 +55,11 @@ def answer(joined: JoinPipeline, history: History, clock: int) -> Answer:
         return asked.answer(joined.declared, joined.plan.sink.row_key, tables, clock)
     finally:
         asked.close()
+
+
+def now_live(joined: JoinPipeline, history: History) -> Answer:
+    """Return the SELECT at the present."""
+    return answer(joined, history, time.time_ns() // 1_000_000)
 
 
 def at_one_clock(joined: JoinPipeline) -> tuple[Answer, int] | None:
@@ -101,3 +105,18 @@ def test_rows_leave_through_kills_and_a_lost_checkpoint(joined: JoinPipeline) ->
     joined.start(JOIN)
     settles(joined, history)
     wait_for(lambda: not joined.live(), "rows whose time is over stay", seconds=120)
+
+
+def test_a_repeated_batch_has_its_clock(joined: JoinPipeline) -> None:
+    """The driver dies between HBase's write and Spark's commit; seconds later, the replay writes identical cells."""
+    history = Recent(7, 300)
+    joined.publish(history.change(600, ids=100))
+    killed = joined.start([*DYING, "0"])
+    assert killed.wait(300) == -9, joined.said()
+    written: dict[bytes, Cells] = joined.cells()
+    assert written
+    over = len(written) // 20
+    wait_for(lambda: len(now_live(joined, history)) < len(written) - over, "no row's time ends", seconds=120)
+    killed = joined.start([*DYING, "0"])
+    assert killed.wait(300) == -9, joined.said()
+    assert joined.cells() == written, "the replay used another clock"
