@@ -9,29 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from errno import ENOENT
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 
+from cdc.grammar.keys import Keys, Section, empty_mapping, named
+from cdc.grammar.values import NAME, Value, YamlFile
 from cdc.model.escapes import table_parts
-from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable
+from cdc.model.filters import FilterPolicy, TableRule
 from cdc.model.schema import TableId
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
 from cdc.topology.reader_agent import read_agent
-from cdc.topology.reader_checks import check_checks, read_check
-from cdc.topology.reader_foreign import foreign_table
-from cdc.topology.reader_mirror import MirrorReader, check_keys, check_mirrors
+from cdc.topology.reader_checks import CHECK, check_checks, read_check
+from cdc.topology.reader_foreign import FOREIGN, foreign_table
 from cdc.topology.reader_names import check_names
-from cdc.topology.reader_panels import read_dashboard
-from cdc.topology.reader_poll import check_capture, read_poll, read_url, refuse_filters
+from cdc.topology.reader_panels import DASHBOARD, read_dashboard
+from cdc.topology.reader_poll import check_capture, read_poll, refuse_filters
 from cdc.topology.reader_postgres import check_slots, read_postgres
-from cdc.topology.reader_rules import read_rule
+from cdc.topology.reader_rules import RULE, TOPIC_RULE, read_rule
 from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
-from cdc.topology.reader_syslog import messages_alone, read_syslog
+from cdc.topology.reader_streams import MirrorReader, check_keys, check_mirrors, messages_alone, read_syslog
 from cdc.topology.reader_tls import read_replica, read_tls
-from cdc.topology.topology import Check, Dashboard, Delivery, Index, SnapshotMode, Source, SourceType, Table, Topology
-from cdc.topology.values import NAME, REQUIRED, Section, Value, YamlFile
+from cdc.topology.source_keys import SOURCE
+from cdc.topology.topology import Check, Dashboard, Delivery, Index, Source, Table, Topology
+from cdc.topology.topology_keys import COPY, INDEX, TABLE, TOPOLOGY
 
 _DELIVERIES: tuple[Delivery, Delivery] = ("exactly_once", "at_least_once")
 
@@ -52,26 +54,27 @@ def read_topology(
     node = reader.composed(text, "YAML as in topologies/README.md")
     if node is None:
         reader.fail(1, "(top)", "an empty file", "name, sources and, to join them, tables")
-    top = Value(node, "", reader).section()
-    name = top.take("name", Value.name)
-    no_foreign: Mapping[str, ForeignTable] = {}
-    foreign = top.take("foreign_tables", lambda v: reader.named(v, foreign_table), no_foreign)
-    no_sources: Mapping[str, Source] = {}
+    top = Section(Value(node, "", reader), TOPOLOGY)
+    name = top.take("name")
+    foreign: Mapping[str, ForeignTable] = top.take(
+        "foreign_tables", {}, read=lambda v: named(v, FOREIGN, foreign_table)
+    )
     # a topology that only indexes external tables captures and joins nothing
-    sources = top.take("sources", lambda v: reader.named(v, _source), no_sources if foreign else REQUIRED)
-    log = top.take("log", read_log, read_log(None))
-    hbase = top.take("hbase", read_hbase, read_hbase(None))
-    solr = top.take("solr", read_solr, read_solr(None))
-    joins = top.take("joins", read_joins, read_joins(None))
-    no_tables: Mapping[str, Table] = {}
+    sources: Mapping[str, Source] = top.take(
+        "sources", {}, read=lambda v: named(v, SOURCE, _source), required=not foreign
+    )
+    nothing = empty_mapping()
+    log = top.take("log", read=read_log) or read_log(nothing)
+    hbase = top.take("hbase", read=read_hbase) or read_hbase(nothing)
+    solr = top.take("solr", read=read_solr) or read_solr(nothing)
+    joins = top.take("joins", read=read_joins) or read_joins(nothing)
     # without tables the sources are only captured into their topics
-    tables = top.take("tables", lambda v: _tables(v, sources), no_tables)
-    no_indexes: Mapping[str, Index] = {}
-    indexes = top.take("indexes", lambda v: reader.named(v, lambda n, s: _index(name, n, s)), no_indexes)
-    no_dashboards: Mapping[str, Dashboard] = {}
-    dashboards = top.take("dashboards", lambda v: reader.named(v, read_dashboard), no_dashboards)
-    no_checks: Mapping[str, Check] = {}
-    checks = top.take("checks", lambda v: reader.named(v, read_check), no_checks)
+    tables: Mapping[str, Table] = top.take("tables", {}, read=lambda v: _tables(v, sources))
+    indexes: Mapping[str, Index] = top.take(
+        "indexes", {}, read=lambda v: named(v, INDEX, lambda n, s: _index(name, n, s))
+    )
+    dashboards: Mapping[str, Dashboard] = top.take("dashboards", {}, read=lambda v: named(v, DASHBOARD, read_dashboard))
+    checks: Mapping[str, Check] = top.take("checks", {}, read=lambda v: named(v, CHECK, read_check))
     top.end()
     topology = Topology(
         name=name,
@@ -106,7 +109,7 @@ def read_source(text: str, *, name: str, file: str) -> Source:
     node = reader.composed(text, "the keys of a source")
     if node is None:
         reader.fail(1, "(top)", "nothing", "the keys of a source")
-    return reader.named(Value(_under(name, node), "", reader), _source)[name]
+    return named(Value(_under(name, node), "", reader), SOURCE, _source)[name]
 
 
 def _under(name: str, node: yaml.Node) -> yaml.MappingNode:
@@ -115,27 +118,25 @@ def _under(name: str, node: yaml.Node) -> yaml.MappingNode:
 
 
 def _source(name: str, s: Section) -> Source:
-    kind = s.take("type", lambda v: v.one_of(*get_args(SourceType)))
+    kind = s.take("type")
     postgres = read_postgres(s) if kind == "postgresql" else {}
     mirror = MirrorReader(s) if kind == "kafka" else None
     syslog = read_syslog(s) if kind == "syslog" else {}
-    database = s.take("database", Value.text, "public") if postgres else s.take("database", Value.text)
-    policy: FilterPolicy = s.take("filter_policy", lambda v: v.one_of("accept", "drop"), "drop")
+    database = s.take("database")
+    policy: FilterPolicy = s.take("filter_policy")
 
     def rules(value: Value) -> Mapping[TableId, TableRule]:
         found = _rules(value, name, database, mirror, exact_case=kind not in ("mysql", "mariadb"))
         return found if found or policy == "accept" else value.fail("no table", "one table at least")
 
-    nothing: Mapping[TableId, TableRule] = {}
-    named = policy == "drop" and kind != "syslog"
-    table_rules = s.take("tables", rules) if named else s.take("tables", rules, nothing)
+    table_rules: Mapping[TableId, TableRule] = s.take("tables", {}, read=rules)
     if kind == "syslog":
         table_rules = messages_alone(s, table_rules, TableId(source=name, database=database, table="messages"))
-    polled = s.take("capture", lambda v: v.one_of("log", "poll"), "log") == "poll"
+    polled = s.take("capture") == "poll"
     check_capture(s, kind, polled=polled)
     if polled:
         refuse_filters(s, policy, table_rules)
-    by_url, numbered = kind == "sql", kind in ("mysql", "mariadb") and not polled
+    by_url = kind == "sql"
     own = {**postgres, **syslog} if mirror is None else mirror.read()
     by_login = not by_url and mirror is None and not syslog
     if kind == "maxscale":
@@ -143,27 +144,23 @@ def _source(name: str, s: Section) -> Source:
     return Source(
         name=name,
         type=kind,
-        url=s.take("url", read_url) if by_url else "",
+        url=s.take("url", ""),
         database=database,
         tables=tuple(table for table, rule in table_rules.items() if policy == "drop" or not rule.empty),
         filter_policy=policy,
         rules=table_rules,
-        position_lost=s.take("position_lost", lambda v: v.one_of("auto", "fail", "resnapshot"), "auto"),
-        cascades=s.take("cascades", lambda v: v.one_of("follow", "ignore"), "follow"),
-        snapshot_max_threads=s.take("snapshot_max_threads", lambda v: v.number(1, 64), 2),
-        snapshot_locking_mode=s.take("snapshot_locking_mode", lambda v: v.one_of("none", "minimal"), "none"),
-        unrepresentable=s.take("unrepresentable", lambda v: v.one_of(*get_args(Unrepresentable)), "null"),
-        heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms", lambda v: v.number(0, 86_400_000), 0),
-        server_id=s.take("server_id", lambda v: v.number(1, 2**32 - 1)) if numbered else 0,
-        snapshot_mode="never"
-        if mirror or kind == "maxscale"
-        else "initial"
-        if polled
-        else s.take("snapshot_mode", _snapshot_mode, "initial"),
+        position_lost=s.take("position_lost"),
+        cascades=s.take("cascades"),
+        snapshot_max_threads=s.take("snapshot_max_threads"),
+        snapshot_locking_mode=s.take("snapshot_locking_mode"),
+        unrepresentable=s.take("unrepresentable"),
+        heartbeat_interval_ms=0 if polled else s.take("heartbeat_interval_ms"),
+        server_id=s.take("server_id", 0),
+        snapshot_mode="never" if mirror or kind == "maxscale" else "initial" if polled else s.take("snapshot_mode"),
         poll=read_poll(s) if polled else None,
         snapshot=read_replica(s, 3306, supported=kind == "mysql" and not polled),
         agent=read_agent(s, supported=by_url or not polled),
-        delivery=s.take("delivery", lambda v: v.one_of(*_DELIVERIES), _DELIVERIES[kind in ("kafka", "maxscale")]),
+        delivery=s.take("delivery", _DELIVERIES[kind in ("kafka", "maxscale")]),
         **(_login(s, _PORTS.get(kind, 3306)) if by_login else _NO_LOGIN),
         **own,
     )
@@ -174,6 +171,7 @@ def _rules(
 ) -> dict[TableId, TableRule]:
     """Return the rules of the listed tables."""
     found: dict[TableId, TableRule] = {}
+    keys = RULE if mirror is None else TOPIC_RULE
     listed = not isinstance(value.node, yaml.MappingNode)
     pairs = [(item.text(), None, item) for item in value.items()] if listed else [
         (text, item, item) for text, item in value.pairs().items()
@@ -188,7 +186,9 @@ def _rules(
         if mirror is not None and options is None:
             mirror.listed(item)
         also = partial(mirror.table, table) if mirror is not None else lambda section: None
-        found[table] = read_rule(options, also, exact_case=exact_case) if options else TableRule(exact_case=exact_case)
+        found[table] = (
+            read_rule(options, keys, also, exact_case=exact_case) if options else TableRule(exact_case=exact_case)
+        )
     return found
 
 
@@ -198,31 +198,25 @@ _NO_LOGIN: Mapping[str, Any] = {"hostname": "", "port": 0, "username": "", "pass
 
 def _login(s: Section, port: int) -> Mapping[str, Any]:
     """Return a server's address, login and TLS settings."""
-    hostname = s.take("hostname", Value.text)
+    hostname = s.take("hostname")
     return {
         "hostname": hostname,
         "tls": read_tls(s, hostname),
-        "port": s.take("port", lambda v: v.number(1, 65535), port),
-        "username": s.take("username", Value.text),
-        "password": s.take("password", Value.text),
+        "port": s.take("port", port),
+        "username": s.take("username"),
+        "password": s.take("password"),
     }
-
-
-def _snapshot_mode(value: Value) -> SnapshotMode:
-    mode: SnapshotMode = value.one_of("initial", "never")
-    return mode
 
 
 def _tables(value: Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
     """Return joined tables by name; `shop.*`, alone, in a list or as a key, means a copy of each table."""
     if isinstance(value.node, yaml.MappingNode):
-        entries = [(name, item, item.section()) for name, item in value.pairs().items()]
+        declared = [(name, item, Section(item, _keys(name))) for name, item in value.pairs().items()]
     else:
         items = value.items() if isinstance(value.node, yaml.SequenceNode) else [value]
-        nothing = yaml.MappingNode("tag:yaml.org,2002:map", [], value.node.start_mark, value.node.end_mark)
-        entries = [(item.text(), item, Section(Value(nothing, item.path, item.reader))) for item in items]
+        declared = [(item.text(), item, Section(empty_mapping(), COPY)) for item in items]
     result: dict[str, Table] = {}
-    for text, item, section in entries:
+    for text, item, s in declared:
         copied: list[tuple[str, TableId | None]] = [(text, None)]
         if "." in text or not isinstance(value.node, yaml.MappingNode):
             try:
@@ -234,45 +228,44 @@ def _tables(value: Value, sources: Mapping[str, Source]) -> Mapping[str, Table]:
             if not NAME.fullmatch(name) or name in result:
                 what = f"{name!r} twice" if name in result else f"name {name!r}"
                 item.fail(what, "a name of its own: a lower-case letter, then letters, digits and _ (63 at most)")
-            result[name] = _table(name, section, table)
-        section.end()
+            result[name] = _table(name, s, table)
+        s.end()
     return result or value.fail("nothing in it", "one entry at least")
 
 
-def _table(name: str, s: Section, copied: TableId | None = None) -> Table:
-    def row_key(value: Value) -> tuple[str, ...]:
-        return value.texts() or value.fail("an empty list", "one column at least")
+def _keys(name: str) -> Keys:
+    return COPY if "." in name else TABLE
 
+
+def _table(name: str, s: Section, copied: TableId | None = None) -> Table:
     def engine(value: Value) -> None:
         if value.text() == "python":
             remedy = f"`tailorbird run {s.value.reader.file} --rebuild {name}` then builds the table's state again"
             value.fail("`engine: python` was removed", f"no key `engine`: joins run in the JVM. {remedy}")
         value.one_of("jvm")
 
-    s.take("engine", engine, None)  # older files name the engine that is now the only one
+    s.take("engine", read=engine)  # older files name the engine that is now the only one
     return Table(
         name=name,
-        query=s.take("query", Value.text) if copied is None else copy_query(copied),
-        row_key=s.take("row_key", row_key) if copied is None else (),
-        family=s.take("family", Value.name, "d"),
-        salt_buckets=s.take("salt_buckets", lambda v: v.number(1, 255), 2),
-        sink=s.take("sink", lambda v: v.one_of("hbase", "kafka"), "hbase"),
-        schema_change_behavior=s.take(
-            "schema_change_behavior", lambda v: v.one_of("evolve", "lenient", "exception"), "evolve"
-        ),
-        state_partitions=s.take("state_partitions", lambda v: v.number(1, 1000), None),
-        max_changes_per_batch=s.take("max_changes_per_batch", lambda v: v.number(1, 10_000_000), 20_000),
+        query=s.take("query") if copied is None else copy_query(copied),
+        row_key=s.take("row_key") if copied is None else (),
+        family=s.take("family"),
+        salt_buckets=s.take("salt_buckets"),
+        sink=s.take("sink"),
+        schema_change_behavior=s.take("schema_change_behavior"),
+        state_partitions=s.take("state_partitions"),
+        max_changes_per_batch=s.take("max_changes_per_batch"),
     )
 
 
 def _index(topology: str, name: str, s: Section) -> Index:
     return Index(
         name=name,
-        table=s.take("table", Value.name),
-        collection=s.take("collection", Value.name, f"{topology}_{name}"),
-        search=s.take("search", Value.texts, ()),
-        commit_within=s.take("commit_within", Value.duration, 0.2),
-        stub_retention=s.take("stub_retention", Value.duration, 3600.0),
+        table=s.take("table"),
+        collection=s.take("collection", f"{topology}_{name}"),
+        search=s.take("search", ()),
+        commit_within=s.take("commit_within"),
+        stub_retention=s.take("stub_retention"),
     )
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from cdc.grammar.forms import TEXT, TEXTS, mapping
+from cdc.grammar.keys import DeclaredKey, Keys, Section
+from cdc.grammar.values import Value
 from cdc.topology.topology import AgentChoice
-from cdc.topology.values import Section, Value
+
+AGENT: Keys = {
+    "names": DeclaredKey(form=TEXTS, about="Agents by name, in order of preference. Either `names` or `labels`."),
+    "labels": DeclaredKey(
+        form=mapping(TEXT), about="Agents by the labels in their policies. Either `names` or `labels`."
+    ),
+    "connection": DeclaredKey(form=TEXT, about="The name of the server in the agents' policy files.", required=True),
+}
 
 
 def read_agent(s: Section, *, supported: bool) -> AgentChoice | None:
@@ -18,17 +26,13 @@ def read_agent(s: Section, *, supported: bool) -> AgentChoice | None:
     for key in ("slot_name", "publication_name"):
         if "agent" in s.pairs and key in s.pairs:
             s.pairs[key].fail(f"{key} of a source that agents capture", "leave it out: agents use the default name")
-    return s.take("agent", _choice, None)
+    found: AgentChoice | None = s.take("agent", read=_choice)
+    return found
 
 
 def _choice(value: Value) -> AgentChoice:
-    s = value.section()
-    nothing: Mapping[str, str] = {}
-    found = AgentChoice(
-        names=s.take("names", Value.texts, ()),
-        labels=s.take("labels", lambda v: {name: label.text() for name, label in v.pairs().items()}, nothing),
-        connection=s.take("connection", Value.text),
-    )
+    s = Section(value, AGENT)
+    found = AgentChoice(names=s.take("names", ()), labels=s.take("labels", {}), connection=s.take("connection"))
     s.end()
     if bool(found.names) == bool(found.labels):
         value.fail("which agents?", "one of names: [paris, lyon] and labels: {site: paris}")

@@ -3,23 +3,60 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import get_args
 
+from cdc.grammar.forms import DURATION, matching, one_of, texts
+from cdc.grammar.keys import DeclaredKey, Keys, Section
+from cdc.grammar.values import Value
 from cdc.topology.topology import Check, CheckStage, Topology
-from cdc.topology.values import Section, Value
 
-_STAGES: tuple[CheckStage, ...] = get_args(CheckStage)
+
+def _every(value: Value) -> float:
+    seconds = value.duration()
+    if seconds < 1:
+        value.fail(value.text(), "1s at least: a check starts again when the previous run has ended")
+    return seconds
+
+
+def _sample(value: Value) -> int:
+    match = re.fullmatch(r"1/([1-9][0-9]{0,5})", value.text())
+    if match is None:
+        value.fail(repr(value.text()), "a part such as 1/64")
+    return int(match[1])
+
+
+CHECK: Keys = {
+    "every": DeclaredKey(
+        form=replace(DURATION, read=_every),
+        about="From the start of one run to the start of the next, 1s or more. Checks run one at a time.",
+        required=True,
+    ),
+    "stage": DeclaredKey(form=one_of(*get_args(CheckStage)), about="What is compared. Default: all three stages."),
+    "tables": DeclaredKey(
+        form=texts(at_least=1, expected="one table at least, or no key: all of them"),
+        about="Joined tables, and captured tables for the log. Default: all of them.",
+    ),
+    "sample": DeclaredKey(
+        form=matching("1/[1-9][0-9]{0,5}", _sample, "1/64"),
+        about="For an index: compare the versions of all rows, but the values of only one row in 64. Default: all.",
+    ),
+    "changed_since": DeclaredKey(
+        form=one_of("last"),
+        about="For `stage: index` or `stage: log`: compare only what changed since the last comparison.",
+    ),
+}
 
 
 def read_check(name: str, s: Section) -> Check:
     """Read one check: `{every: 1h, stage: index, tables: [orders_wide], sample: 1/64}`."""
     check = Check(
         name=name,
-        every=s.take("every", _every),
-        stage=s.take("stage", lambda v: v.one_of(*_STAGES), None),
-        tables=s.take("tables", _tables, ()),
-        sample=s.take("sample", _sample, 1),
-        changed=s.take("changed_since", lambda v: v.one_of("last") == "last", False),
+        every=s.take("every"),
+        stage=s.take("stage"),
+        tables=s.take("tables", ()),
+        sample=s.take("sample", 1),
+        changed=s.take("changed_since") == "last",
     )
     if check.changed and check.stage not in ("log", "index"):
         s.pairs["changed_since"].fail("the table stage, which compares all rows", "stage: index or stage: log")
@@ -47,21 +84,3 @@ def check_checks(topology: Topology) -> None:
             raise topology.error(f"checks.{name}", "no index over these tables", "an index under `indexes:`")
         if check.stage == "table" and not kept:
             raise topology.error(f"checks.{name}", "no table that is kept in HBase", "a table with `sink: hbase`")
-
-
-def _every(value: Value) -> float:
-    seconds = value.duration()
-    if seconds < 1:
-        value.fail(value.text(), "1s at least: a check starts again when the previous run has ended")
-    return seconds
-
-
-def _tables(value: Value) -> tuple[str, ...]:
-    return value.texts() or value.fail("an empty list", "one table at least, or no key: all of them")
-
-
-def _sample(value: Value) -> int:
-    match = re.fullmatch(r"1/([1-9][0-9]{0,5})", value.text())
-    if match is None:
-        value.fail(repr(value.text()), "a part such as 1/64")
-    return int(match[1])

@@ -6,47 +6,43 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from cdc.grammar.keys import Section
+from cdc.grammar.values import Value
 from cdc.model.filters import TableRule
-from cdc.model.polling import BACKLOG_LIMIT, Poll, PollAlarms, PollMode
+from cdc.model.polling import Poll, PollAlarms, PollMode
 from cdc.model.schema import TableId
-from cdc.topology.values import Section, Value
+
+URL = r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://"
 
 
 def read_poll(s: Section) -> Poll:
     """Read the keys of a source with `capture: poll`."""
-    mode: PollMode = s.take("mode", lambda v: v.one_of("updated_at", "feed"), "updated_at")
+    mode: PollMode = s.take("mode")
     return Poll(
-        cursor=s.take("cursor", _column, "updated_at" if mode == "updated_at" else "feed_sync_id"),
+        cursor=s.take("cursor", "updated_at" if mode == "updated_at" else "feed_sync_id"),
         mode=mode,
-        limit=s.take("limit", lambda v: v.number(1, 100_000), 1000),
-        interval=s.take("interval", _interval, 1.0),
-        lag=s.take("lag", _lag, 10.0) if mode == "updated_at" else 0.0,
-        alarms=_alarms(s, mode),
+        limit=s.take("limit"),
+        interval=s.take("interval", read=_interval),
+        lag=s.take("lag", read=_lag) if mode == "updated_at" else 0.0,
+        alarms=_alarms(s),
     )
 
 
-def _alarms(s: Section, mode: PollMode) -> PollAlarms:
+def _alarms(s: Section) -> PollAlarms:
     """Read the thresholds of alarms. A backlog is counted up to `BACKLOG_LIMIT` rows."""
-    seconds: float | None = None
-    rows: int | None = None
+    behind = s.take("alarm_behind")
     return PollAlarms(
-        since_success=s.take("alarm_since_success", Value.duration, seconds),
-        backlog=s.take("alarm_backlog", lambda v: v.number(0, BACKLOG_LIMIT - 1), rows),
-        behind=s.take("alarm_behind", Value.duration if mode == "updated_at" else _numbers, seconds),
-        unassigned=s.take("alarm_unassigned", lambda v: v.number(0, BACKLOG_LIMIT - 1), rows)
-        if mode == "feed"
-        else None,
+        since_success=s.take("alarm_since_success"),
+        backlog=s.take("alarm_backlog"),
+        behind=None if behind is None else float(behind),
+        unassigned=s.take("alarm_unassigned"),
     )
-
-
-def _numbers(value: Value) -> float:
-    return float(value.number(0, 2**63 - 1))
 
 
 def read_url(value: Value) -> str:
     """Read a database URL as SQLAlchemy writes it."""
     text = value.text()
-    if not re.match(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://", text):
+    if not re.match(URL, text):
         value.fail("no database URL", "dialect://user:password@host/database, as SQLAlchemy writes it")
     return text
 
@@ -69,10 +65,6 @@ def check_capture(s: Section, kind: str, *, polled: bool) -> None:
     if not polled and kind == "sql":
         where = s.pairs.get("capture") or s.pairs.get("type") or s.value
         where.fail(f"the log of a source of type {kind} is not read", "capture: poll, or type: mysql")
-
-
-def _column(value: Value) -> str:
-    return value.text() or value.fail("an empty text", "the column that says when a row changed")
 
 
 def _interval(value: Value) -> float:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from cdc.grammar.keys import Section
+from cdc.grammar.values import Value
 from cdc.topology.topology import Topology
-from cdc.topology.values import Section, Value
 
 
 def read_postgres(s: Section) -> dict[str, Any]:
     """Read the keys that only a source of type postgresql has, by the names of `Source`'s fields."""
     return {
-        "dbname": s.take("dbname", Value.text),
-        "slot_name": s.take("slot_name", _slot, ""),
-        "publication_name": s.take("publication_name", _publication, ""),
-        "replica_identity": s.take("replica_identity", lambda v: v.one_of("default", "full"), "default"),
+        "dbname": s.take("dbname"),
+        "slot_name": s.take("slot_name", ""),
+        "publication_name": s.take("publication_name", "", read=_publication),
+        "replica_identity": s.take("replica_identity"),
     }
 
 
@@ -33,7 +34,7 @@ def check_slots(topology: Topology) -> None:
         seen[key] = source.name
 
 
-def _slot(value: Value) -> str:
+def read_slot(value: Value) -> str:
     text = value.text()
     if not re.fullmatch(r"[a-z0-9_]{1,63}", text):
         value.fail(repr(text), "lower-case letters, digits and _ (63 at most)")

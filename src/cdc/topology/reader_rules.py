@@ -2,31 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+from cdc.grammar.forms import DURATION, TEXT, TEXTS, YES, mapping, matching
+from cdc.grammar.keys import DeclaredKey, Keys, Section
+from cdc.grammar.values import Value
 from cdc.model.filters import TableRule, mask
 
 
-def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *, exact_case: bool = False) -> TableRule:
+def _mask(value: Value) -> str:
+    try:
+        mask(value.text())
+    except ValueError as error:
+        value.fail(str(error), "sha256(salt), truncate(n) or redact")
+    return value.text()
+
+
+MASK = matching(r"\s*(sha256\((.|\n)+\)|truncate\(\d+\)|redact)\s*", _mask, "redact", "truncate(4)", "sha256(salt)")
+RULE: Keys = {
+    "ignored_columns": DeclaredKey(
+        form=TEXTS, about="Columns that never leave the process. With `filter_policy: accept`, [] captures the table."
+    ),
+    "mask": DeclaredKey(
+        form=mapping(MASK),
+        about="Columns whose values are replaced, each with `redact`, `truncate(n)` or `sha256(salt)`.",
+    ),
+    "where": DeclaredKey(
+        form=TEXT, about="SQL condition of the rows that snapshots read. Changes of all rows are captured."
+    ),
+    "message_key_columns": DeclaredKey(
+        form=TEXTS, about="Columns that identify a row and form the records' key. Default: the table's key."
+    ),
+    "append_only": DeclaredKey(
+        form=YES,
+        about="Rows are only inserted, so the table can be joined by time. Needs `watermark`.",
+        default="false",
+    ),
+    "watermark": DeclaredKey(form=DURATION, about="With `append_only`: how late a row may arrive."),
+}
+TOPIC_RULE: Keys = {
+    "topic": DeclaredKey(form=TEXT, about="The table's topic.", required=True),
+    "columns": DeclaredKey(
+        form=mapping(TEXT, at_least=1),
+        about="Types of the columns as MySQL writes them, for records without an inline schema.",
+    ),
+    **RULE,
+}
+
+
+def read_rule(
+    value: Value, keys: Keys, also: Callable[[Section], None] = lambda section: None, *, exact_case: bool = False
+) -> TableRule:
     """Return the rule of one table, from nothing or from its options.
 
-    These are `ignored_columns: […], mask: {column: …}, where: …, message_key_columns: […], append_only: true,
-    watermark: …`. `also` reads the keys that only some kinds of source have. `exact_case`: the server's column names
-    are case-sensitive.
+    `keys` are RULE, or TOPIC_RULE, whose further keys `also` reads. `exact_case`: the server's column names are
+    case-sensitive.
     """
     if value.node.tag == "tag:yaml.org,2002:null":
         return TableRule(exact_case=exact_case)
-    s = value.section()
+    s = Section(value, keys)
     also(s)
     rule = TableRule(
-        ignored_columns=s.take("ignored_columns", lambda v: v.texts(), ()),
-        masks=s.take("mask", _masks, {}),
-        where=s.take("where", lambda v: v.text(), ""),
-        message_key_columns=s.take("message_key_columns", lambda v: v.texts(), ()),
-        append_only=s.take("append_only", lambda v: v.one_of("true", "false"), "false") == "true",
-        watermark=s.take("watermark", lambda v: v.duration(), 0.0),
+        ignored_columns=s.take("ignored_columns", ()),
+        masks=s.take("mask", {}),
+        where=s.take("where", ""),
+        message_key_columns=s.take("message_key_columns", ()),
+        append_only=s.take("append_only"),
+        watermark=s.take("watermark", 0.0),
         exact_case=exact_case,
     )
     if "ignored_columns" in s.pairs and not rule.ignored_columns:
@@ -37,14 +80,3 @@ def read_rule(value: Any, also: Callable[[Any], None] = lambda section: None, *,
         s.pairs["watermark"].fail("a watermark of a table whose rows may change", "`append_only: true` as well")
     s.end()
     return rule
-
-
-def _masks(value: Any) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for column, text in value.pairs().items():
-        try:
-            mask(text.text())
-        except ValueError as error:
-            text.fail(str(error), "sha256(salt), truncate(n) or redact")
-        found[column] = text.text()
-    return found

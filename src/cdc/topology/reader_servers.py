@@ -6,13 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+from cdc.grammar.forms import ADDRESS, DURATION, FILLED, TEXT, TEXTS, chosen, matching, number, one_of
+from cdc.grammar.keys import DeclaredKey, Keys, Section, section
+from cdc.grammar.values import Value
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
 from cdc.model.errors import MissingSecret, TopologyError
 from cdc.topology.roles import ROLES, has_login
 from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
-from cdc.topology.values import Section, Value
 
 _LOGIN = ("username", "password")
 _FILES = ("ca_file", "certificate_file", "key_file", "key_password")
@@ -22,19 +24,99 @@ _PAIRS = (
 )  # fmt: skip
 
 
-def read_log(value: Value | None) -> Log:
-    """Read `log:`, or its defaults."""
-    if value is None:
-        return Log(brokers=Brokers("127.0.0.1:9092"), partitions=2, replication_factor=1, min_compaction_lag=604800.0)
-    s = value.section()
-    default = read_log(None)
-    security = s.take("security", lambda v: read_security(v, of_roles=True), None)
+def _solr_url(value: Value) -> str:
+    text = value.text().rstrip("/")
+    if not re.fullmatch(r"https?://[^/\s]+/solr", text):
+        value.fail(repr(text), "a URL such as http://127.0.0.1:8983/solr")
+    return text
+
+
+_SASL = {"protocol": ("SASL_PLAINTEXT", "SASL_SSL")}
+_TLS = {"protocol": ("SSL", "SASL_SSL")}
+_SECURED = {"protocol": ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+_ROLE: Keys = {
+    "username": DeclaredKey(form=FILLED, about="The role's user name."),
+    "password": DeclaredKey(form=FILLED, about="The role's password; take it from a variable."),
+    "certificate_file": DeclaredKey(form=FILLED, about="The role's certificate (PEM), with `protocol: SSL`."),
+    "key_file": DeclaredKey(form=FILLED, about="The key of the role's certificate (PEM)."),
+    "key_password": DeclaredKey(form=FILLED, about="The password of an encrypted key."),
+}
+SECURITY: Keys = {
+    "protocol": DeclaredKey(form=one_of(*get_args(Protocol)), about="The protocol of all clients.", required=True),
+    "mechanism": DeclaredKey(
+        form=one_of(*get_args(Mechanism)), about="The SASL mechanism; required with SASL.", required=True, only=_SASL
+    ),
+    "username": DeclaredKey(form=FILLED, about="The login, with SASL.", only=_SASL),
+    "password": DeclaredKey(form=FILLED, about="The password, with SASL; take it from a variable.", only=_SASL),
+    "ca_file": DeclaredKey(form=FILLED, about="Trusted certificates (PEM). Default: the system's.", only=_TLS),
+    "certificate_file": DeclaredKey(
+        form=FILLED, about="The client's certificate (PEM), if brokers require one.", only=_TLS
+    ),
+    "key_file": DeclaredKey(form=FILLED, about="The key of the client's certificate (PEM).", only=_TLS),
+    "key_password": DeclaredKey(form=FILLED, about="The password of an encrypted key.", only=_TLS),
+}
+LOG_SECURITY: Keys = {
+    **SECURITY,
+    "roles": DeclaredKey(form=chosen(ROLES, section(_ROLE)), about="Logins of single roles.", only=_SECURED),
+}
+LOG: Keys = {
+    "bootstrap_servers": DeclaredKey(form=TEXT, about="The brokers.", default="127.0.0.1:9092"),
+    "security": DeclaredKey(form=section(LOG_SECURITY), about="Authentication of Kafka clients. Default: plain text."),
+    "partitions": DeclaredKey(
+        form=number(1, 1024), about="Partitions of each change topic; fixed when the topic is created.", default="2"
+    ),
+    "replication_factor": DeclaredKey(form=number(1, 16), about="Replicas of each topic.", default="1"),
+    "min_compaction_lag": DeclaredKey(
+        form=DURATION,
+        about="`min.compaction.lag.ms` of the change topics. A join that was stopped for longer must be rebuilt.",
+        default="7d",
+    ),
+}
+HBASE: Keys = {
+    "thrift": DeclaredKey(form=ADDRESS, about="Thrift server: reads and writes of rows.", default="127.0.0.1:9090"),
+    "zookeeper": DeclaredKey(
+        form=ADDRESS, about="ZooKeeper: administration and replication.", default="127.0.0.1:2181"
+    ),
+    "advertised_host": DeclaredKey(
+        form=TEXT, about="The host name by which HBase's region servers reach the indexers.", default="localhost"
+    ),
+    "bind": DeclaredKey(form=TEXT, about="The address on which indexers listen for HBase.", default="127.0.0.1"),
+    "region_servers": DeclaredKey(
+        form=TEXTS, about="Hosts, addresses or networks of clients that may send changes. Default: from ZooKeeper."
+    ),
+    "clock_tolerance": DeclaredKey(
+        form=DURATION, about="A row whose HBase timestamp is further in the future is a dead letter.", default="1h"
+    ),
+}
+SOLR: Keys = {
+    "url": DeclaredKey(
+        form=matching(r"https?://[^/\s]+/solr/*", _solr_url),
+        about="A standalone Solr or a node of a SolrCloud; `https://` for TLS.",
+        default="http://127.0.0.1:8983/solr",
+    ),
+    "username": DeclaredKey(form=TEXT, about="User of basic authentication."),
+    "password": DeclaredKey(form=TEXT, about="Password of basic authentication; take it from a variable."),
+    "ca_file": DeclaredKey(form=TEXT, about="Trusted certificates (PEM) for `https://`. Default: the system's."),
+}
+JOINS: Keys = {
+    "isolation": DeclaredKey(
+        form=one_of(*get_args(Isolation)),
+        about="Under `tailorbird run`: all tables in one Spark application, or each in its own process and JVM.",
+        default="shared",
+    ),
+}
+
+
+def read_log(value: Value) -> Log:
+    """Read `log:`."""
+    s = Section(value, LOG)
+    security = s.take("security", read=lambda v: read_security(v, of_roles=True))
     log = Log(
-        brokers=Brokers(s.take("bootstrap_servers", lambda v: v.text(), default.bootstrap_servers), security),
-        roles={} if security is None else _read_roles(s.pairs["security"].section(), security),
-        partitions=s.take("partitions", lambda v: v.number(1, 1024), default.partitions),
-        replication_factor=s.take("replication_factor", lambda v: v.number(1, 16), default.replication_factor),
-        min_compaction_lag=s.take("min_compaction_lag", lambda v: v.duration(), default.min_compaction_lag),
+        brokers=Brokers(s.take("bootstrap_servers"), security),
+        roles={} if security is None else _read_roles(s.pairs["security"], security),
+        partitions=s.take("partitions"),
+        replication_factor=s.take("replication_factor"),
+        min_compaction_lag=s.take("min_compaction_lag"),
     )
     s.end()
     return log
@@ -42,24 +124,27 @@ def read_log(value: Value | None) -> Log:
 
 def read_security(value: Value, *, of_roles: bool = False) -> KafkaSecurity:
     """Read the authentication of Kafka clients. With `of_roles` it may have `roles`, and then lack a login for all."""
-    s = value.section()
-    if of_roles:
-        s.known.add("roles")
-    protocol: Protocol = s.take("protocol", lambda v: v.one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))
-    mechanism: Mechanism | None = s.take(
-        "mechanism", lambda v: v.one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"), None
-    )
-    texts = {name: s.take(name, _filled, None) for name in (*_LOGIN, *_FILES)}
-    s.end()
+    s = Section(value, LOG_SECURITY if of_roles else SECURITY)
+    protocol: Protocol = s.take("protocol")
     sasl, tls = protocol.startswith("SASL"), protocol.endswith("SSL")
+    if protocol == "PLAINTEXT" and "roles" in s.pairs:
+        s.pairs["roles"].fail("roles with PLAINTEXT", "protocol: SASL_SSL, or SSL")
     for name in ("mechanism", *_LOGIN):
-        if sasl and name not in s.pairs and not (name in _LOGIN and of_roles and "roles" in s.pairs):
-            value.fail(f"{protocol} without {name}", f"{name}: …")
         if not sasl and name in s.pairs:
             s.pairs[name].fail(f"{name} with {protocol}", "protocol: SASL_SSL, or SASL_PLAINTEXT")
     for name in _FILES:
         if not tls and name in s.pairs:
             s.pairs[name].fail(f"{name} with {protocol}", "protocol: SSL, or SASL_SSL")
+    if sasl and "mechanism" not in s.pairs:
+        value.fail(f"{protocol} without mechanism", "mechanism: …")
+    mechanism: Mechanism | None = s.take("mechanism")
+    texts = {name: s.take(name) for name in (*_LOGIN, *_FILES)}
+    if of_roles:
+        s.take("roles", read=lambda v: None)  # `_read_roles` reads them, with the login for all
+    s.end()
+    for name in _LOGIN:
+        if sasl and name not in s.pairs and not (of_roles and "roles" in s.pairs):
+            value.fail(f"{protocol} without {name}", f"{name}: …")
     _check_pairs(s)
     return KafkaSecurity(protocol=protocol, mechanism=mechanism, **texts)
 
@@ -70,13 +155,13 @@ def _check_pairs(s: Section) -> None:
             s.pairs[one].fail(f"{one} without {other}", f"{other}: …")
 
 
-def _read_roles(security: Section, common: KafkaSecurity) -> Mapping[str, KafkaSecurity | TopologyError]:
+def _read_roles(security: Value, common: KafkaSecurity) -> Mapping[str, KafkaSecurity | TopologyError]:
     """Read the logins of single roles. A role whose secret this host lacks has the error, for a process of that role.
 
     Everything but the login is as in `common`.
     """
-    found = dict[str, KafkaSecurity | TopologyError]()
-    for role, value in security.pairs["roles"].pairs().items() if "roles" in security.pairs else ():
+    found, pairs = dict[str, KafkaSecurity | TopologyError](), security.pairs()
+    for role, value in pairs["roles"].pairs().items() if "roles" in pairs else ():
         if role not in ROLES:
             value.fail(f"role {role}", "one of " + ", ".join(ROLES))
         try:
@@ -87,11 +172,9 @@ def _read_roles(security: Section, common: KafkaSecurity) -> Mapping[str, KafkaS
 
 
 def _read_role(value: Value, common: KafkaSecurity) -> KafkaSecurity:
-    s, sasl = value.section(), common.mechanism is not None
+    s, sasl = Section(value, _ROLE), common.mechanism is not None
     names = _LOGIN if sasl else ("certificate_file", "key_file", "key_password")
-    if common.protocol == "PLAINTEXT":
-        value.fail("roles with PLAINTEXT", "protocol: SASL_SSL, or SSL")
-    texts: dict[str, Any] = {name: s.take(name, _filled, None) for name in names}
+    texts: dict[str, Any] = {name: s.take(name) for name in names}
     s.end()
     _check_pairs(s)
     made = replace(common, **texts)
@@ -100,59 +183,34 @@ def _read_role(value: Value, common: KafkaSecurity) -> KafkaSecurity:
     return made
 
 
-def _filled(value: Value) -> str:
-    text = value.text()
-    if not text:
-        value.fail("an empty text", "what it is, as in `${file:…}` or `${NAME}`")
-    return text
-
-
-def read_hbase(value: Value | None) -> HBase:
-    """Read `hbase:`, or its defaults."""
-    default = HBase(thrift="127.0.0.1:9090", zookeeper="127.0.0.1:2181")
-    if value is None:
-        return default
-    s = value.section()
+def read_hbase(value: Value) -> HBase:
+    """Read `hbase:`."""
+    s = Section(value, HBASE)
     hbase = HBase(
-        thrift=s.take("thrift", lambda v: v.address(), default.thrift),
-        zookeeper=s.take("zookeeper", lambda v: v.address(), default.zookeeper),
-        advertised_host=s.take("advertised_host", lambda v: v.text(), default.advertised_host),
-        bind=s.take("bind", lambda v: v.text(), default.bind),
-        region_servers=s.take("region_servers", lambda v: v.texts(), default.region_servers),
-        clock_tolerance=s.take("clock_tolerance", lambda v: v.duration(), default.clock_tolerance),
+        thrift=s.take("thrift"),
+        zookeeper=s.take("zookeeper"),
+        advertised_host=s.take("advertised_host"),
+        bind=s.take("bind"),
+        region_servers=s.take("region_servers", ()),
+        clock_tolerance=s.take("clock_tolerance"),
     )
     s.end()
     return hbase
 
 
-def read_solr(value: Value | None) -> Solr:
-    """Read `solr:`, or its defaults."""
-    default = Solr(url="http://127.0.0.1:8983/solr")
-    if value is None:
-        return default
-    s = value.section()
-
-    def url(item: Value) -> str:
-        text = item.text().rstrip("/")
-        if not re.fullmatch(r"https?://[^/\s]+/solr", text):
-            item.fail(repr(text), "a URL such as http://127.0.0.1:8983/solr")
-        return text
-
+def read_solr(value: Value) -> Solr:
+    """Read `solr:`."""
+    s = Section(value, SOLR)
     solr = Solr(
-        url=s.take("url", url, default.url),
-        username=s.take("username", lambda v: v.text(), None),
-        password=s.take("password", lambda v: v.text(), None),
-        ca_file=s.take("ca_file", lambda v: v.text(), None),
-    )
+        url=s.take("url"), username=s.take("username"), password=s.take("password"), ca_file=s.take("ca_file")
+    )  # fmt: skip
     s.end()
     return solr
 
 
-def read_joins(value: Value | None) -> Joins:
-    """Read `joins:`, or its defaults."""
-    if value is None:
-        return Joins()
-    s = value.section()
-    isolation: Isolation = s.take("isolation", lambda v: v.one_of("shared", "process"), "shared")
+def read_joins(value: Value) -> Joins:
+    """Read `joins:`."""
+    s = Section(value, JOINS)
+    isolation: Isolation = s.take("isolation")
     s.end()
     return Joins(isolation=isolation)

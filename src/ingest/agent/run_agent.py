@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from cdc.grammar.keys import empty_mapping
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.escapes import meanings
 from cdc.model.event import Position
@@ -306,10 +307,18 @@ def _judgement(agent: FleetAgent, watch: PolicyWatch) -> tuple[HealthVerdict, di
 
 def _topology(name: str) -> Topology:
     """Return a topology with only those settings that a session needs."""
+    nothing = empty_mapping()
     return Topology(
-        name=name, file="", sources={}, log=read_log(None), hbase=read_hbase(None), solr=read_solr(None), tables={},
-        indexes={}, dashboards={},
-    )  # fmt: skip
+        name=name,
+        file="",
+        sources={},
+        log=read_log(nothing),
+        hbase=read_hbase(nothing),
+        solr=read_solr(nothing),
+        tables={},
+        indexes={},
+        dashboards={},
+    )
 
 
 def _named(credentials: Credentials) -> str:

@@ -14,12 +14,12 @@ from typing import Any, get_args
 
 import orjson
 
+from cdc.grammar.values import NAME
 from cdc.model.errors import UsageError
 from cdc.model.escapes import table_parts
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_source
 from cdc.topology.topology import Source, SourceType
-from cdc.topology.values import NAME
 from ingest.fleet.identity import identity
 
 # Keys that only the agent's policy may set (docs/fleet.md).

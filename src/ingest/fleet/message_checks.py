@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from cdc.topology.values import NAME
+from cdc.grammar.values import NAME
 from ingest.fleet.desired import ALIAS
 from ingest.fleet.fleet_pb2 import MapPlace, Ready, StreamRequest
 from ingest.fleet.identity import FleetIdentity

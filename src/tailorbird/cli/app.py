@@ -10,7 +10,6 @@ from tailorbird.cli import (
     cli_dead_letters,
     cli_demo,
     cli_doctor,
-    cli_init,
     cli_ledger,
     cli_password,
     cli_run,
@@ -25,6 +24,7 @@ from tailorbird.cli.fleet import cli_agent, cli_fleet, cli_gateway
 from tailorbird.cli.index import cli_index
 from tailorbird.cli.join import cli_explain, cli_join, cli_state, cli_submit
 from tailorbird.cli.serve import cli_export, cli_maxscale_users, cli_serve, cli_tail
+from tailorbird.cli.topology import cli_init, cli_json_schema
 from tailorbird.cli.verify import cli_checks, cli_explain_row, cli_verify
 
 app = typer.Typer(
@@ -70,6 +70,7 @@ app.command("demo")(cli_demo.demo)
 app.command("ddl")(cli_ddl.ddl)
 app.command("doctor")(cli_doctor.doctor)
 app.command("init")(cli_init.init)
+app.command("json-schema")(cli_json_schema.json_schema)
 app.command("ledger")(cli_ledger.ledger)
 app.command("password")(cli_password.password)
 app.command("checks")(cli_checks.checks)

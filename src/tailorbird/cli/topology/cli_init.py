@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cdc.model.errors import UsageError
+from tailorbird.cli.topology.cli_json_schema import schema_text
 
 if TYPE_CHECKING:
     from tailorbird.deploy.draft.draft import Draft
     from tailorbird.deploy.draft.shape import FoundServer, Reference
 
 _PAGE = 8080
+_SCHEMA = "topology.schema.json"
+_MODELINE = f"# yaml-language-server: $schema={_SCHEMA}\n"
 
 
 def init(
@@ -51,7 +54,8 @@ def init(
     """Write a topology for existing databases, from their tables, keys and some rows.
 
     Joined tables follow the foreign keys. Search, facets and time are guesses; comments in the file explain each choice
-    and list what was omitted. Reads only. The password comes from an environment variable, which the file refers to.
+    and list what was omitted. For editors, a JSON Schema is written next to the file. Reads only. The password comes
+    from an environment variable, which the file refers to.
 
     Example: tailorbird init mysql://cdc@db1/shop postgresql://cdc@db2/billing --out topologies/mine.yml
     """
@@ -71,7 +75,8 @@ def init(
         return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        file.write_text(_MODELINE + text, encoding="utf-8")
+        (file.parent / _SCHEMA).write_text(schema_text("topology"), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file}: {error}", "choose a writable file with --out") from error
     for line in _reported(draft, file):

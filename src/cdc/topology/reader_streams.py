@@ -1,17 +1,27 @@
-"""Read the options of sources of type kafka, whose topics other systems write; part of `cdc.topology.reader`."""
+"""Read the options of sources that are streams: topics that other systems write, and received syslog messages.
+
+Part of `cdc.topology.reader`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from cdc.grammar.forms import ADDRESS, TEXT
+from cdc.grammar.keys import DeclaredKey, Keys, Section
+from cdc.grammar.values import Value
 from cdc.model.brokers import Brokers
 from cdc.model.filters import TableRule
 from cdc.model.schema import TableId
 from cdc.model.types import from_mysql
 from cdc.topology.reader_servers import read_security
-from cdc.topology.topology import Decimals, Mirror, TopicForm, Topology
-from cdc.topology.values import Section, Value
+from cdc.topology.topology import Decimals, Listen, Mirror, TopicForm, Topology
+
+LISTEN: Keys = {
+    "udp": DeclaredKey(form=ADDRESS, about="Address of UDP. `listen` needs at least one of its three keys."),
+    "tcp": DeclaredKey(form=ADDRESS, about="Address of TCP. `listen` needs at least one of its three keys."),
+    "unix": DeclaredKey(form=TEXT, about="Path of a unix datagram socket, which capture creates."),
+}
 
 
 class MirrorReader:
@@ -19,15 +29,14 @@ class MirrorReader:
 
     def __init__(self, s: Section) -> None:
         self._section = s
-        self._form: TopicForm = s.take("format", lambda v: v.one_of("debezium", "maxwell", "upsert"))
+        self._form: TopicForm = s.take("format")
         self._topics: dict[TableId, str] = {}
         self._columns: dict[TableId, Mapping[str, str]] = {}
 
     def table(self, table: TableId, s: Section) -> None:
         """Read the options of a table that only this type of source has, such as its topic."""
-        self._topics[table] = s.take("topic", Value.text)
-        nothing: Mapping[str, str] = {}
-        columns = s.take("columns", _columns, nothing)
+        self._topics[table] = s.take("topic")
+        columns = s.take("columns", read=_columns)
         if columns:
             self._columns[table] = columns
 
@@ -38,8 +47,8 @@ class MirrorReader:
     def read(self) -> dict[str, Any]:
         """Read the keys of the source, by the names of `Source`'s fields."""
         s = self._section
-        brokers = Brokers(s.take("bootstrap_servers", Value.text), s.take("security", read_security, None))
-        decimals: Decimals = s.take("decimals", lambda v: v.one_of("string", "precise"), "string")
+        brokers = Brokers(s.take("bootstrap_servers"), s.take("security", read=read_security))
+        decimals: Decimals = s.take("decimals")
         return {
             "mirror": Mirror(
                 brokers=brokers, form=self._form, topics=self._topics, columns=self._columns, decimals=decimals
@@ -72,3 +81,30 @@ def _columns(value: Value) -> Mapping[str, str]:
             kind.fail(str(error), "a type as MySQL writes it, such as bigint, varchar(20), decimal(10,2), datetime(3)")
         found[name] = kind.text()
     return found or value.fail("no column", "name: type, for each")
+
+
+def read_syslog(s: Section) -> dict[str, Any]:
+    """Read the keys that only a source of type syslog has, by the names of `Source`'s fields."""
+    return {"listen": s.take("listen", read=_listen)}
+
+
+def messages_alone(s: Section, rules: Mapping[TableId, TableRule], table: TableId) -> Mapping[TableId, TableRule]:
+    """Return the rule of the table `messages`, the only one of a syslog source. Any other table under `tables` is an
+    error."""
+    if [one.table for one in rules] not in ([], [table.table]):
+        s.pairs["tables"].fail(f"a table that is not {table.table}", f"{table.table}: the one that syslog has")
+    return {table: next(iter(rules.values()), TableRule())}
+
+
+def _listen(value: Value) -> Listen:
+    s = Section(value, LISTEN)
+    listen = Listen(udp=s.take("udp", read=_address), tcp=s.take("tcp", read=_address), unix=s.take("unix", ""))
+    s.end()
+    if not (listen.udp or listen.tcp or listen.unix):
+        value.fail("nothing in it", "udp: host:port, tcp: host:port or unix: path")
+    return listen
+
+
+def _address(value: Value) -> tuple[str, int]:
+    host, _, port = value.address().rpartition(":")
+    return host, int(port)

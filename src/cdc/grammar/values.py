@@ -1,23 +1,20 @@
-"""Nodes of a topology's YAML with line and path, for error messages. A reader calls the method of the type that it
+"""Nodes of a YAML file with line and path, for error messages. A reader calls the method of the type that it
 expects."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import yaml
 
 from cdc.model.errors import MissingSecret, TopologyError
 
-T = TypeVar("T")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{file:([^}]+)\}")
-REQUIRED: Any = object()
 
 
 class Value:
@@ -122,33 +119,6 @@ class Value:
             found[name] = Value(node, path, self.reader)
         return found
 
-    def section(self) -> Section:
-        return Section(self)
-
-
-class Section:
-    """A mapping of which each key must be known: `take` reads one key, and `end` fails if there are keys that were not
-    taken."""
-
-    def __init__(self, value: Value) -> None:
-        self.value, self.pairs, self.known = value, value.pairs(), set[str]()
-
-    def take(self, key: str, read: Callable[[Value], T], default: T = REQUIRED) -> T:
-        self.known.add(key)
-        if key in self.pairs:
-            return read(self.pairs[key])
-        if default is REQUIRED:
-            # a misspelt key is both missing and unknown; the error is reported at its line
-            for near in difflib.get_close_matches(key, self.pairs.keys() - self.known, n=1):
-                self.pairs[near].fail(f"unknown key {near}", key)
-            self.value.fail(f"key {key} is missing", f"{key}: …")
-        return default
-
-    def end(self) -> None:
-        for key, value in self.pairs.items():
-            if key not in self.known:
-                value.fail(f"unknown key {key}", "one of " + ", ".join(sorted(self.known)))
-
 
 class YamlFile:
     """The YAML file that is being read, with its variables. `fail` raises TopologyError with the file's name."""
@@ -170,19 +140,6 @@ class YamlFile:
             self.fail(1, "(top)", f"not YAML: {getattr(error, 'reason', error)}", expected)
         except RecursionError:
             self.fail(1, "(top)", "lists or mappings are nested too deeply", expected)
-
-    def named(self, value: Value, read: Callable[[str, Section], T]) -> Mapping[str, T]:
-        """Read a mapping name → section. Call `read` for each section, and fail if it leaves keys unread."""
-        result: dict[str, T] = {}
-        for name, item in value.pairs().items():
-            if not NAME.fullmatch(name):
-                item.fail(f"name {name!r}", "a lower-case letter, then letters, digits and _ (63 at most)")
-            section = item.section()
-            result[name] = read(name, section)
-            section.end()
-        if not result:
-            value.fail("nothing in it", "one entry at least")
-        return result
 
 
 def _kind(node: yaml.Node) -> str:
