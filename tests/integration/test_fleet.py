@@ -18,6 +18,7 @@ import pytest
 from cdc.model.errors import UsageError
 from cdc.process.file_topology import load_topology
 from tailorbird.cli.change.cli_apply_sources import sources
+from tailorbird.operate.status.http_metrics import read_health
 from tailorbird.web.fleet.kafka_fleet import by_kafka
 from tests.support.commands import tailorbird
 from tests.support.fleet_on_servers import FleetOnServers, memory, policy, rows, spent
@@ -81,7 +82,8 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
     captured.sql("INSERT INTO t VALUES (1002, 1, 'a')", "DELETE FROM t WHERE id = 1000")
     fleet.agent("paris", policy(captured))
     fleet.until(lambda: 1002 in rows(captured, "t"), "the agent did not resume")
-    fleet.gateway(held)
+    port = free_port()
+    fleet.gateway(held, "--metrics-port", str(port))
     live = [event for event in captured.events("t") if event["op"] in "cud"]
     reported = [(event["op"], (event["after"] or event["before"])["id"]) for event in live]
     assert sorted(reported) == [("c", 1000), ("c", 1001), ("c", 1002), ("d", 1000)], "lost, or published twice"
@@ -99,6 +101,7 @@ def test_a_fleet_from_nothing_to_a_table_in_sync(fleet: FleetOnServers) -> None:
     assert fleet.kill("paris", signal.SIGTERM) == 0
     assert fleet.kill(other, signal.SIGTERM) == 0
     fleet.until(lambda: fleet.api("agents", held) is not None, f"{held} does not serve again")
+    fleet.until(lambda: (read_health(port) or {}).get("status") == "moving", f"{held} is not healthy")
     lines = [(one["what"], one["outcome"]) for one in fleet.json("audit", "--last", "200", gateway=held)]
     for expected in (
         ("token issue", "done"), ("source add", "done"), ("sync start", "done"), ("config rollback", "done"),

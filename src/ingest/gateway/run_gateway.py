@@ -17,8 +17,10 @@ import structlog
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.oidc.claims import OidcSettings
 from cdc.process.file_topology import load_topology
+from cdc.process.http_operation import serve_operation
 from cdc.process.kafka_grants import check_grants
 from cdc.process.proc_log_lines import log_lines
+from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import Topology
 from ingest.fleet.certificate import certified
 from ingest.fleet.fleet_pb2 import StreamRequest
@@ -53,12 +55,14 @@ def run(
     tokens: str | None = None,
     tenants: Mapping[str, str] | None = None,
     oidc: Path | None = None,
+    metrics_port: int = 0,
 ) -> None:
     """Serve agents at `listen` (host:port) until SIGTERM or SIGINT, with the certificate in `folder`.
 
     `tokens` is the address for agents that use tokens, `api` the one for operators. `file` is the topology of the
     gateway's own tenant; `tenants` maps other tenants to their topologies. `oidc` is the file of an issuer
-    whose users may use `api` (`cdc.oidc.http_oidc`). It waits until Kafka is available. Raises
+    whose users may use `api` (`cdc.oidc.http_oidc`). `/metrics` and `/health` are served at `metrics_port` (0: not).
+    It waits until Kafka is available. Raises
     UsageError if the certificate is not a gateway's, or an address is in use. However the process ends, agents connect
     again and recover.
     """
@@ -79,7 +83,10 @@ def run(
         if api is None:
             raise UsageError("--oidc is only used by the REST API", "--api HOST:PORT")
         settings = load_oidc(oidc)
-    asyncio.run(_serve(topologies, gateway, (listen, tokens), pem, folder, api, settings))
+    standing = HealthTracker()
+    if metrics_port:
+        serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))
+    asyncio.run(_serve(topologies, gateway, (listen, tokens), pem, folder, api, settings, standing))
 
 
 def _topologies(files: Mapping[str, str]) -> dict[str, Topology]:
@@ -102,6 +109,7 @@ async def _serve(
     folder: Path,
     api: str | None,
     oidc: OidcSettings | None,
+    standing: HealthTracker,
 ) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,12 +119,17 @@ async def _serve(
     sessions = list[TenantSessions]()
     try:
         for tenant, topology in topologies.items():
-            if (topics := await _opened(topology, stopped)) is None:
+            if (topics := await _opened(topology, stopped, standing)) is None:
                 return
-            sessions.append(TenantSessions(name, tenant, topology, *topics))
+            sessions.append(TenantSessions(name, tenant, topology, *topics, standing))
         own, at, tokens = sessions[0].runtime, *listen
         agent_server = AgentServer(Tenants(gateway.tenant, {one.tenant: one.runtime for one in sessions}))
-        serving = [agent_server.serve(at, pem, stopped, lambda: log.info("gateway serves", address=at), tokens)]
+
+        def served() -> None:
+            standing.ready()
+            log.info("gateway serves", address=at)
+
+        serving = [agent_server.serve(at, pem, stopped, served, tokens)]
         if api is not None:
             from ingest.gateway.http_api import serve_api
 
@@ -136,10 +149,12 @@ async def _serve(
 class TenantSessions:
     """The parts of a gateway for one tenant: the fleet's topics, the runtime with its coordinator, and the commands."""
 
-    def __init__(self, name: str, tenant: str, topology: Topology, topic: KafkaState, audit: KafkaAudit) -> None:
+    def __init__(
+        self, name: str, tenant: str, topology: Topology, topic: KafkaState, audit: KafkaAudit, standing: HealthTracker
+    ) -> None:
         self.tenant, self._topic, self._audit = tenant, topic, audit
         coordinator = coordinator_of(name, tenant, topology.name, topic, audit)
-        self.runtime = GatewayRuntime(coordinator, KafkaFleet(topology, tenant, topic).source, audit, topic)
+        self.runtime = GatewayRuntime(coordinator, KafkaFleet(topology, tenant, topic).source, audit, topic, standing)
         self.commands = commands_of(topology, topic, audit)
         topic.changed = self.runtime.wake
 
@@ -149,12 +164,17 @@ class TenantSessions:
             close()
 
 
-async def _opened(topology: Topology, stopped: asyncio.Event) -> tuple[KafkaState, KafkaAudit] | None:
+async def _opened(
+    topology: Topology, stopped: asyncio.Event, standing: HealthTracker
+) -> tuple[KafkaState, KafkaAudit] | None:
     """Open the topics, waiting until Kafka is available; None if the gateway was stopped before."""
     while not stopped.is_set():
         try:
-            return await asyncio.to_thread(_topics, topology)
+            topics = await asyncio.to_thread(_topics, topology)
+            standing.resumes(topology.name)
+            return topics
         except Retriable as error:
+            standing.waits(topology.name, str(error), time.monotonic())
             log.warning("waiting", why=str(error), seconds=error.retry_after)
             await _unless(stopped, error.retry_after)
     return None
@@ -182,10 +202,18 @@ class GatewayRuntime:
     """Thread that runs a gateway's coordinator; it receives messages from the gRPC server and changes of the fleet's
     topic.
 
-    Implements `grpc_streams.Fleet`.
+    Implements `grpc_streams.Fleet`. `standing` records whether the coordinator's turns succeed.
     """
 
-    def __init__(self, coordinator: Coordinator, source: Sourced, audit: Audit, topic: StateTopic) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        source: Sourced,
+        audit: Audit,
+        topic: StateTopic,
+        standing: HealthTracker | None = None,
+    ) -> None:
+        self._standing = standing or HealthTracker()
         self._coordinator, self._source, self._audit, self._topic = coordinator, source, audit, topic
         self._handshakes = Guesses(most=60)
         self._put, self._got = 0, 0  # bytes of queued messages: added by one thread, removed by another
@@ -277,18 +305,24 @@ class GatewayRuntime:
                 return
             self._do(do)
             if self._heard.empty() or time.monotonic() >= due:
-                self._do(self._coordinator.turn)
+                if self._do(self._coordinator.turn):
+                    self._standing.resumes(self)
                 due = time.monotonic() + _TURN
 
-    def _do(self, do: Callable[[], None]) -> None:
+    def _do(self, do: Callable[[], None]) -> bool:
+        """Call a function of the coordinator; return whether it succeeded."""
         try:
             do()
+            return True
         except TailorbirdError as error:  # the next turn tries again
             log.warning("the coordinator waits", why=str(error))
-            time.sleep(0.2)
-        except Exception:  # only log it: without this thread no agent would receive assignments
+            why = str(error)
+        except Exception as error:  # only log it: without this thread no agent would receive assignments
             log.exception("the coordinator failed: internal error")
-            time.sleep(0.2)
+            why = f"internal error: {type(error).__name__}"
+        self._standing.waits(self, f"the coordinator: {why}", time.monotonic())
+        time.sleep(0.2)
+        return False
 
 
 def _nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from cdc.model.brokers import Brokers
+from cdc.model.errors import Retriable
+from cdc.process.verdict import HealthTracker, HealthVerdict
 from cdc.topology.reader import read_topology
 from ingest.fleet.desired import DesiredSource, SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
@@ -47,6 +50,32 @@ def test_a_coordinator_continues_after_an_internal_error() -> None:
     topic, audit = Broken(), NearbyAudit()
     runtime = GatewayRuntime(coordinator_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic)
     wait_for(lambda: topic.state.beats, "the coordinator has stopped", seconds=20)
+    runtime.close()
+
+
+def test_health_reports_a_coordinator_that_cannot_continue() -> None:
+    """A probe sees it after half a minute, and no longer once a turn succeeds."""
+
+    class Unavailable(NearbyTopic):
+        refuses = True
+
+        def send(self, record: StateRecord) -> None:
+            if self.refuses:
+                raise Retriable("Kafka is unavailable", "start it")
+            super().send(record)
+
+    topic, audit, standing = Unavailable(), NearbyAudit(), HealthTracker()
+    standing.ready()
+    runtime = GatewayRuntime(coordinator_of("g1#1", "acme", "t", topic, audit), lambda *_: None, audit, topic, standing)
+
+    def verdict() -> HealthVerdict:
+        return standing.judge(time.monotonic() + 60)
+
+    wait_for(lambda: not verdict().healthy, "no wait is recorded", seconds=20)
+    assert verdict().status == "away"
+    assert "the coordinator: Kafka is unavailable" in verdict().reason
+    topic.refuses = False
+    wait_for(lambda: verdict().healthy, "it never recovers", seconds=20)
     runtime.close()
 
 

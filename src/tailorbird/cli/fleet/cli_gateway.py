@@ -32,6 +32,9 @@ def gateway(
     oidc: Annotated[
         Path | None, typer.Option("--oidc", help="File of an OpenID Connect issuer whose users may use --api.")
     ] = None,
+    metrics_port: Annotated[
+        int, typer.Option("--metrics-port", help="Serve /metrics and /health on this port; 0: off.")
+    ] = 0,
 ) -> None:
     """Accept agents over mTLS and write their captured changes to Kafka.
 
@@ -51,4 +54,4 @@ def gateway(
     from ingest.gateway.run_gateway import run
 
     with extras_named("gateway"):
-        run(file, listen, identity, api, tokens, tenants, oidc)
+        run(file, listen, identity, api, tokens, tenants, oidc, metrics_port)
