@@ -75,10 +75,11 @@ RELATIONS = {
 def test_driver_killed_and_checkpoint_deleted(unique: Callable[[str], str], tmp_path: Path, relation: str) -> None:
     """SIGKILL hits the driver at random moments, and the whole checkpoint is lost."""
     query, row_key = RELATIONS[relation]
-    for loss, survive in (
-        ("kill", lambda made: survives_kills(made, 2, seed=37)),
-        ("loss", lambda made: survives_a_lost_checkpoint(made, seed=41)),
-    ):
+    losses: dict[str, Callable[[JoinPipeline], None]] = {
+        "kill": lambda made: survives_kills(made, 2, seed=37),
+        "loss": lambda made: survives_a_lost_checkpoint(made, seed=41),
+    }
+    for loss, survive in losses.items():
         folder = tmp_path / loss
         folder.mkdir()
         made = JoinPipeline(unique("relation"), folder, query=query, row_key=row_key)
