@@ -5,18 +5,26 @@ Plain joins are in test_join_failures.py, groups in test_groups_failures.py.
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.integration.test_join import JoinPipeline
-from tests.integration.test_join_failures import survives_a_lost_checkpoint, survives_kills
+from cdc.process.file_topology import load_topology
+from tailorbird.cli.change.cli_apply import provision
+from tests.integration.test_join import History, JoinPipeline, oracle
+from tests.integration.test_join_failures import begins, kill_group, planned
+from tests.support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka("hbase", "thrift"),
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(3000),
     pytest.mark.matrix,
 ]
 RELATIONS = {
@@ -71,19 +79,44 @@ RELATIONS = {
 }
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_driver_killed_and_checkpoint_deleted(unique: Callable[[str], str], tmp_path: Path, relation: str) -> None:
-    """SIGKILL hits the driver at random moments, and the whole checkpoint is lost."""
-    query, row_key = RELATIONS[relation]
-    losses: dict[str, Callable[[JoinPipeline], None]] = {
-        "kill": lambda made: survives_kills(made, 2, seed=37),
-        "loss": lambda made: survives_a_lost_checkpoint(made, seed=41),
-    }
-    for loss, survive in losses.items():
-        folder = tmp_path / loss
-        folder.mkdir()
-        made = JoinPipeline(unique("relation"), folder, query=query, row_key=row_key)
-        try:
-            survive(made)
-        finally:
-            made.close()
+KILLS = 4
+
+
+def test_all_relations_survive(unique: Callable[[str], str], tmp_path: Path) -> None:
+    """One application has a table of each relation. SIGKILL hits it at random moments of its work, and then all
+    checkpoints are lost while rows change, so that every outdated row has to go."""
+    joined = JoinPipeline(unique("relations"), tmp_path)
+    tables = [name.replace(" ", "_") for name in RELATIONS]
+    text = joined.file.read_text()
+    for name, (query, row_key) in zip(tables, RELATIONS.values(), strict=True):
+        text += f"  {name}:\n    query: |\n      {query}\n    row_key: [{row_key}]\n    state_partitions: 1\n"
+    joined.file.write_text(text)
+    assert list(provision(load_topology(str(joined.file))))
+    command = [sys.executable, "-m", "joins", *(word for name in ("wide", *tables) for word in ("--table", name))]
+    chance, history = random.Random(37), History(random.Random(37))
+
+    def settle() -> None:
+        joined.publish_positions(history)
+        for one in map(joined.of, tables):
+            wait_for(partial(one.barriers_report, history), "the barriers never come", seconds=600)
+            assert one.live() == oracle(one, history), one.declared.name
+
+    try:
+        for _ in range(KILLS):
+            joined.publish(history.change(200, ids=6))
+            before = planned(joined)
+            process = joined.start(command)
+            begins(joined, process, after=before)
+            joined.publish(history.change(50, ids=6))
+            time.sleep(chance.uniform(0, 15))
+            kill_group(process)
+        joined.publish(history.change(50, ids=6))
+        process = joined.start(command)
+        settle()
+        kill_group(process)
+        subprocess.run(["rm", "-rf", str(tmp_path / "checkpoints")], check=True)
+        joined.publish([history.truncate(), *history.change(300, ids=6)])
+        joined.start(command)
+        settle()
+    finally:
+        joined.close()

@@ -19,7 +19,8 @@ from tailorbird.cli.app import app
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.log.run_topics import verify_log
 
-pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+# the short version is part of test_postgres_whole.py
+pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.matrix]
 ROWS = 3000
 
 

@@ -48,14 +48,21 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
   private void changed(byte[] key, Partial partial, Collection<Object> out) {
     byte[] stored = (byte[]) groups.get();
     Held held = new Held(group, stored, pages);
-    Map<Object, byte[]> before = stored == null ? new HashMap<Object, byte[]>() : held.rows(key, null);
+    boolean whole = group.windows == null; // with windows, only the rows that differ are looked at
+    Windows.Computed former = whole ? null : stored == null ? group.windows.nothing() : held.computed(key, null);
+    Map<Object, byte[]> before = new LinkedHashMap<Object, byte[]>(), rows = new LinkedHashMap<Object, byte[]>();
+    if (whole && stored != null) before = held.rows(key, null);
     if (!held.add(partial)) throw fault(key);
     boolean there = held.rows > 0 || group.always != null;
     byte[] packed = there ? held.packed() : null;
     if (packed == null && stored != null) groups.clear();
     else if (!Arrays.equals(packed, stored)) groups.update(packed);
     List<Object> letters = new ArrayList<Object>(0);
-    Map<Object, byte[]> rows = there ? held.rows(key, letters) : new HashMap<Object, byte[]>();
+    if (whole && there) rows = held.rows(key, letters);
+    if (!whole) {
+      Windows.Computed now = there ? held.computed(key, letters) : group.windows.nothing();
+      group.windows.differences(key, former, now, before, rows);
+    }
     int sizeBefore = out.size();
     byte[] shown = Message.traced(held.trace, Message.counted(group.number, held.rows));
     for (Iterator<?> each = before.keySet().iterator(); each.hasNext(); ) {
@@ -124,10 +131,13 @@ public final class Aggregate extends StatefulProcessor<Object, Object, Object> {
       return sound;
     }
 
-    /** Its texts by name: its one row, its first rows, or all with window functions. */
+    Windows.Computed computed(byte[] key, Collection<Object> letters) {
+      return group.windows.computed(key, bags[0], group, letters);
+    }
+
+    /** Its texts by name: its one row, or its first rows. */
     Map<Object, byte[]> rows(byte[] key, Collection<Object> letters) {
       if (group.top != null) return group.top.rows(key, bags[0]);
-      if (group.windows != null) return group.windows.rows(key, bags[0], group, letters);
       return Collections.singletonMap((Object) ByteBuffer.wrap(key), row(key, letters));
     }
 

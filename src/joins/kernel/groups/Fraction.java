@@ -9,6 +9,7 @@ final class Fraction {
   private final Numeric type;
   private final int bits;
   private final BigInteger unit, most; // of decimals: 10^scale, and the first value that is too large
+  private final long least, greatest; // limits of the values that fit and that a long holds
 
   Fraction(JsonNode type) {
     String kind = Message.at(type, Integer.valueOf(0)).asText();
@@ -20,10 +21,18 @@ final class Fraction {
     unit = BigInteger.TEN.pow(scale);
     most = BigInteger.TEN.pow(precision);
     this.type = new Numeric(type);
+    if (decimal) greatest = precision > 18 ? Long.MAX_VALUE : most.longValue() - 1;
+    else greatest = bits > 62 ? Long.MAX_VALUE : (1L << bits) - 1;
+    least = unsigned ? 0 : decimal ? -greatest : -greatest - 1;
   }
 
   /** The sum divided by `count`; `Result.REFUSED` where it does not fit. */
   byte[] of(Sum sum, long count) {
+    boolean whole = count == 1 && !binary && sum.isSmall() && sum.scale() == type.scale;
+    if (whole) { // the common case, without big numbers
+      long found = sum.small();
+      return found >= least && found <= greatest ? type.text(found) : Result.REFUSED;
+    }
     BigInteger above = sum.number(), below = sum.unit().multiply(BigInteger.valueOf(count));
     int exponent = sum.exponent();
     if (binary) {

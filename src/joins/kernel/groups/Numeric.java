@@ -53,6 +53,12 @@ final class Numeric {
     return Double.parseDouble(new String(text, start, end - start, StandardCharsets.ISO_8859_1)) + 0.0; // no -0
   }
 
+  /** The canonical text of an unscaled number that a long holds. */
+  byte[] text(long unscaled) {
+    if (!decimal) return Texts.ascii(Long.toString(unscaled));
+    return Texts.ascii('"' + BigDecimal.valueOf(unscaled, scale).toPlainString() + '"');
+  }
+
   /** The canonical text of an unscaled number. */
   byte[] text(BigInteger unscaled) {
     if (!decimal) return Texts.ascii(unscaled.toString());

@@ -107,13 +107,23 @@ final class Ordered {
     for (int i = 0; turned != 0 && i < own.length; i++) own[i] ^= turned;
     if (nullable && own[0] == 0) return Envelope.NULL;
     int at = nullable ? 1 : 0;
-    if (kind == NUMBER) return numeric.text(number(own, at));
+    if (kind == NUMBER) {
+      int length = Math.abs((own[at] & 0xFF) - MIDDLE);
+      return length < 8 ? numeric.text(small(own, at, length)) : numeric.text(number(own, at));
+    }
     if (kind == DOUBLE) return Doubles.text(Double.longBitsToDouble(bits(own, at)));
     if (kind == BOOL) return own[at] == 0 ? Texts.ascii("false") : Texts.ascii("true");
     byte[] inside = inside(own, kind == TIME ? at + MICROS : at);
     if (kind == LIST) return inside;
     if (kind == MOMENT) return new Bytes(inside.length + 3).put('"').put(inside).put('Z').put('"').array();
     return Texts.quoted(kind == BYTES ? Base64.getEncoder().encode(inside) : inside);
+  }
+
+  private static long small(byte[] own, int at, int length) {
+    boolean negative = (own[at] & 0xFF) < MIDDLE;
+    long value = 0;
+    for (int i = at + 1; i <= at + length; i++) value = value << 8 | (own[i] ^ (negative ? 0xFF : 0)) & 0xFF;
+    return negative ? -value : value;
   }
 
   private static BigInteger number(byte[] own, int at) {

@@ -95,6 +95,19 @@ final class Sum {
     return infinite != 0 ? Double.POSITIVE_INFINITY : Double.NEGATIVE_INFINITY;
   }
 
+  /** Whether `small` is the sum, in units of the last digit. */
+  boolean isSmall() {
+    return big == null && exponent == 0 && !isLimit();
+  }
+
+  long small() {
+    return small;
+  }
+
+  int scale() {
+    return type.scale;
+  }
+
   BigInteger number() {
     return big == null ? BigInteger.valueOf(small) : big;
   }

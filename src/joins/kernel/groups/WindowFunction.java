@@ -33,7 +33,7 @@ final class WindowFunction {
     refused = false;
     if (kind.equals("aggregate")) return aggregates(partition);
     if (kind.equals("offset") || kind.equals("nth")) return others(partition);
-    int count = partition.rows.length, dense = 0;
+    int count = partition.tuples.length, dense = 0;
     byte[][] values = new byte[count][];
     for (int row = 0; row < count; row++) {
       int begin = partition.begins[row];
@@ -63,28 +63,28 @@ final class WindowFunction {
   /** The index of the first row of a row's frame. */
   private int from(Windows.Partition partition, int row) {
     if (fromFirst) return 0;
-    return peers ? partition.begins[row] : (int) Math.min(Math.max(row + start, 0), partition.rows.length);
+    return peers ? partition.begins[row] : (int) Math.min(Math.max(row + start, 0), partition.tuples.length);
   }
 
   /** The index after the last row of a row's frame. */
   private int to(Windows.Partition partition, int row) {
-    if (toLast) return partition.rows.length;
-    return peers ? partition.ends[row] : (int) Math.min(Math.max(row + end + 1, 0), partition.rows.length);
+    if (toLast) return partition.tuples.length;
+    return peers ? partition.ends[row] : (int) Math.min(Math.max(row + end + 1, 0), partition.tuples.length);
   }
 
   /** The values of other rows: lag, lead, first_value, last_value and nth_value. */
   private byte[][] others(Windows.Partition partition) {
-    byte[][][] rows = partition.rows;
-    int[] read = new int[rows.length], before = new int[rows.length + 1]; // rows to choose from; how many precede
-    for (int row = 0; row < rows.length; row++) {
-      boolean chosen = !skips || !Envelope.isNull(rows[row][argument]);
+    int count = partition.tuples.length;
+    int[] read = new int[count], before = new int[count + 1]; // rows to choose from; how many precede
+    for (int row = 0; row < count; row++) {
+      boolean chosen = !skips || !Envelope.isNull(partition.row(row)[argument]);
       before[row + 1] = before[row];
       if (chosen) read[before[row + 1]++] = row;
     }
-    byte[][] values = new byte[rows.length][];
-    for (int row = 0; row < rows.length; row++) {
+    byte[][] values = new byte[count][];
+    for (int row = 0; row < count; row++) {
       long place;
-      int least = 0, most = before[rows.length];
+      int least = 0, most = before[count];
       if (kind.equals("offset")) {
         place = number <= 0 ? (long) before[row] + number : (long) before[row + 1] + number - 1;
       } else {
@@ -92,8 +92,8 @@ final class WindowFunction {
         most = before[to(partition, row)];
         place = number < 0 ? most - 1 : (long) least + number - 1;
       }
-      if (place >= least && place < most) values[row] = rows[read[(int) place]][argument];
-      else values[row] = otherwise < 0 ? Envelope.NULL : rows[row][otherwise];
+      if (place >= least && place < most) values[row] = partition.row(read[(int) place])[argument];
+      else values[row] = otherwise < 0 ? Envelope.NULL : partition.row(row)[otherwise];
     }
     return values;
   }
@@ -101,7 +101,7 @@ final class WindowFunction {
   /** The values of an aggregate function over the frames, whose ends only move forward. */
   private byte[][] aggregates(Windows.Partition partition) {
     Result result = windows.results[number];
-    byte[][] values = new byte[partition.rows.length][];
+    byte[][] values = new byte[partition.tuples.length][];
     Sum[] sums = new Sum[windows.totals.length];
     for (int i = 0; i < sums.length; i++) sums[i] = new Sum(windows.types[i]);
     Extreme extreme = result.readsBag ? new Extreme(windows.bags[result.of], result.last(), partition) : null;
@@ -110,10 +110,10 @@ final class WindowFunction {
       int from = from(partition, row), to = to(partition, row);
       for (; after < to; after++) {
         if (extreme != null) extreme.enter(after);
-        else if (sums.length > 0) sum(sums[result.of], partition.rows[after], result.of, 1);
+        else if (sums.length > 0) sum(sums[result.of], partition.row(after), result.of, 1);
       }
       for (; first < from; first++) {
-        if (extreme == null && sums.length > 0) sum(sums[result.of], partition.rows[first], result.of, -1);
+        if (extreme == null && sums.length > 0) sum(sums[result.of], partition.row(first), result.of, -1);
       }
       values[row] = extreme == null ? result.of(to - from, sums, null) : extreme.text(from);
       if (values[row] != Result.REFUSED) continue;
@@ -142,7 +142,7 @@ final class WindowFunction {
     }
 
     void enter(int row) {
-      byte[][] texts = partition.rows[row];
+      byte[][] texts = partition.row(row);
       int[] at = new int[texts.length + 1];
       Bytes text = new Bytes(64), tuple = new Bytes(32);
       for (int i = 0; i < texts.length; i++) {
