@@ -109,6 +109,12 @@ _FORMS: Mapping[str, list[str]] = {
     "locate": ["locate({1}, {0})", "locate('a', {0})"],
     "power": ["power({0}, {1})", "power({0}, 2)", "power({0}, 0.5)"],
     "date": ["DATE'2026-01-31'", "date({0})"],
+    "timestampdiff": [f"timestampdiff({unit}, {{0}}, {{1}})" for unit in ("MICROSECOND", "SECOND", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")],
+    "timestampadd": ["timestampadd(HOUR, -3, {0})", "timestampadd(MONTH, 2, at)"], "dateadd": ["dateadd(DAY, 3, {0})"],
+    "datediff": ["datediff({0}, {1})", "datediff(HOUR, {0}, {1})"], "to_char": ["to_char({0}, 'yyyy-MM-dd')"],
+    "substring_index": ["substring_index({0}, 'a', 1)", "substring_index({0}, 'ab', 1)"],
+    "size": ["size(split({0}, 'a'))", "size(split({0}, ' '))", "size(split({0}, '[.]'))"],
+    "array_contains": ["array_contains(split({0}, ' '), 'a')", "array_contains(split({0}, 'a'), '')"],
 }  # fmt: skip
 _OPERATORS = [
     *(f"{{0}} {sign} {{1}}" for sign in ("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>")),

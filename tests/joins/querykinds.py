@@ -280,9 +280,9 @@ KINDS = (
     ),
     Kind(
         name="explode",
-        query=f"SELECT o.id, w AS word FROM {ORDERS} LATERAL VIEW explode(split(o.status, 'n')) t AS w",
-        key="id, word",
-        refused="split_part(x, ',', 1)",
+        query=f"SELECT w, count(*) AS n FROM {ORDERS} LATERAL VIEW explode(split(o.status, 'n')) t AS w GROUP BY 1",
+        key="w",
+        answered="SELECT unnest(string_split(status, 'n')) AS w, count(*) FROM shop.orders GROUP BY 1",
     ),
     Kind(
         name="GROUP BY number and alias",

@@ -14,14 +14,16 @@ from cdc.model.errors import TopologyError
 from joins.oracle.duckdb_query import moment_text
 from joins.oracle.duckdb_types import duckdb_type, native
 from joins.oracle.oracle import Rows, tables_after
+from tests.joins import dialectkinds, querykinds
 from tests.joins.evaluator import open_database
 from tests.joins.joincase import CLOCK_MS, Case, events_of, prepared, run_case
-from tests.joins.querykinds import KINDS, Kind
+from tests.joins.querykinds import Kind
 from tests.joins.test_queries import TABLES, _history
 
+KINDS = (*querykinds.KINDS, *dialectkinds.KINDS)
 COMPILED = [kind for kind in KINDS if not kind.refused]
 HISTORIES = 20
-MUST = 54
+MUST = 63
 
 
 def case_of(kind: Kind, seed: int = 0) -> Case:

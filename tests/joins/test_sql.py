@@ -202,10 +202,10 @@ def test_an_order_without_limit_has_no_effect(query: str) -> None:
         ("SELECT o.id\nFROM shop.orders o\nLEFT JOIN", (3, 9), "not SQL"),
         (f"SELECT o.id, 'it''s' AS x {FROM}", (1, 20), "two texts side by side: 'it' 's'"),
         (
-            f"SELECT o.id,\n date_format(o.code, '%Y-%m-%d %H:%i') AS d {FROM}",
+            f"SELECT o.id,\n date_format(o.code, '%Y-%m-%d %H:%i %p') AS d {FROM}",
             (2, 22),
-            "pattern '%Y-%m-%d %H:%i' of date_format (query line 2, column 22), expected of yyyy MM dd HH mm ss and "
-            "- / : . _ and blanks: 'yyyy-MM-dd HH:mm'",
+            "pattern '%Y-%m-%d %H:%i %p' of date_format (query line 2, column 22), expected of yyyy MM dd HH mm ss and "
+            "- / : . _ and blanks: 'yyyy-MM-dd HH:mm:ss'",
         ),
         (f"SELECT o.id, Date_Format(upper(o.code), 'EEE') AS d {FROM}", (1, 41), "pattern 'EEE' of date_format"),
         (f"SELECT o.id, date_format(o.code, o.code) AS d {FROM}", (1, 36), "pattern code of date_format"),
@@ -285,9 +285,9 @@ def test_refused_where_it_stands(query: str, where: tuple[int, int], says: str) 
             r"shape.yml:9: .*orders.code and .*orders.code may all be NULL in two of them .*expected WHERE …",
         ),
         (
-            f"SELECT o.id, l.order_id, l.nr {FROM}\nLEFT JOIN shop.old.lines l ON l.nr = o.id AND o.code = 'a'",
+            f"SELECT o.id, l.order_id, l.nr {FROM}\nFULL JOIN shop.old.lines l ON l.nr = o.id AND o.code = 'a'",
             "[id, order_id, nr]",
-            r"shape.yml:9: .*ON o.code = 'a' in a LEFT JOIN of many to many .*expected equalities",
+            r"shape.yml:9: .*ON o.code = 'a' in a FULL JOIN of many to many .*expected equalities",
         ),
         (f"SELECT o.id\n{FROM}, crm.customers c", "[id]", "no equality joins c .*expected ON c.id = o.c_id"),
         (f"SELECT o.code, o.id {FROM}", "[id, code]", "column code may be NULL"),

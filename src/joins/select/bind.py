@@ -43,12 +43,17 @@ class Binder:
     """Binds the queries of one topology. Raises TopologyError for errors that only the schemas reveal.
 
     With `row_key`, groups are identified by as few columns of GROUP BY as determine the others (`dependence`), but by
-    all those that the row key names."""
+    all those that the row key names. For `lookups` see `joins.select.pairing.paired`."""
 
     def __init__(
-        self, topology: Topology, schemas: Mapping[TableId, TableSchema], row_key: tuple[str, ...] | None = None
+        self,
+        topology: Topology,
+        schemas: Mapping[TableId, TableSchema],
+        row_key: tuple[str, ...] | None = None,
+        *,
+        lookups: bool = False,
     ) -> None:
-        self.topology, self.row_key = topology, row_key
+        self.topology, self.row_key, self.lookups = topology, row_key, lookups
         self.reads = Reads(topology=topology, schemas=schemas, bind=self.query)
         self.ties: Ties = {}
 
@@ -97,7 +102,7 @@ class Binder:
             return self.tree(live, place)
         trees = build_trees(self.topology, flat)
         if not trees:
-            return self.tree(paired(self.topology, flat, place, self.tree), place)
+            return self.tree(paired(self.topology, flat, place, self.tree, lookups=self.lookups), place)
         keys = [self._keys(flat, tree) for tree in trees]
         at = next((i for i, found in enumerate(keys) if found), 0)
         columns = tuple(self._column(flat, trees[at], item) for item in flat.items)

@@ -17,7 +17,8 @@ from joins.query.nodes import EVERY
 from joins.select.bound import BoundInterval, BoundPair, BoundTemporal, BoundTree
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
 from joins.select.over.computed_keys import with_computed_keys
-from joins.select.rows import QueryColumn, QueryRows
+from joins.select.over.residuals import with_residuals
+from joins.select.rows import QueryColumn, QueryRows, keys_of
 from joins.select.sql import Place, Relation, refuse
 from joins.select.tree import Meeting, build_trees, meetings, why_no_tree
 
@@ -35,11 +36,13 @@ class QueryCut:
     behind: list[FlatJoin]
 
 
-def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
+def paired(topology: Topology, flat: Flat, place: Place, bind: Bind, *, lookups: bool = False) -> Flat:
     """Return the query with its first many-to-many join replaced by a relation of pairs, or with computed columns in
     place of the expressions by which its tables meet.
 
-    Raises TopologyError if that is impossible. `bind` binds the two sides."""
+    With `lookups`, a join whose equalities cover a key together, some of them of expressions or of several tables, is
+    one of many to one: the tables before it become one relation. Raises TopologyError if that is impossible. `bind`
+    binds the two sides."""
     flat = _in_order(flat)
     cut = _cut(topology, flat)
     left = frozenset([flat.first, *(join.alias for join in cut.front)])
@@ -48,14 +51,19 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
         flat, cut = _moved(flat, cut, left)
         met = meetings(topology, flat, cut.join.alias, left)
     rest = [one for one in cut.join.on if not any(one is meeting.condition for meeting in met)]
-    if not cut.join.cross and (not met or _needs_keys(cut.join, rest)):
+    keyed = lookups and not cut.join.full
+    if not cut.join.cross and (not met or keyed or _needs_keys(cut.join, rest)):
         computed = with_computed_keys(flat, cut.join, left, bind, place)
         if computed is not None:
             flat, items = computed
             return _over_front(flat, len(cut.front), left, items, bind, place) if items else flat
         if not met:
             why_no_tree(topology, flat)
-    to_right = _right_conditions(topology, cut.join, rest)
+    if keyed and cut.front and _finds_one(flat, cut.join, met):
+        return _over_front(flat, len(cut.front), left, [], bind, place)
+    outer = not (cut.join.inner or cut.join.full)
+    mixed = [one for one in rest if outer and aliases_in(one.expression) != {cut.join.alias}]
+    to_right = [] if mixed else _right_conditions(topology, cut.join, rest)
     to_left: list[Condition] = []
     where = [one for one in flat.where if not any(one is meeting.condition for meeting in met)]
     if cut.join.inner:
@@ -76,6 +84,13 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind) -> Flat:
             what = f"{alias} has no primary key, and is joined many to many"
             refuse(topology, flat.relations[alias].place, what, "rows of a table that has one")
     pair = _pair(sides, met, cut.join)
+    if mixed:
+        whole = _part(flat, flat.first, [*cut.front, replace(cut.join, inner=True)])
+        whole.where, whole.items = to_left, _items(whole, [cut.join.alias], wanted, place)
+        matched = with_residuals(sides[0], whole, cut.join.alias, place, bind)
+        if matched is None:
+            _right_conditions(topology, cut.join, rest)
+        pair = matched or pair
     _check_ids(topology, pair, cut.join, place)
     name = f"{PAIRS}{len(flat.readings)}"
     return over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
@@ -93,6 +108,20 @@ def _over_front(flat: Flat, joins: int, left: frozenset[str], items: list[FlatIt
     cut = QueryCut(flat.joins[:joins], flat.joins[joins], flat.joins[joins:])
     front = side_of(flat, flat.first, cut.front, [], columns_used(flat, cut), bind, place, items)
     return over(flat, f"{FRONT}{len(flat.readings)}", front, cut, flat.where, left, place)
+
+
+def _finds_one(flat: Flat, join: FlatJoin, met: list[Meeting]) -> bool:
+    """Return whether equalities with several tables, and with literals, together contain a key of the joined table."""
+    equal = [one.expression.unnest() for one in (*join.on, *(flat.where if join.inner else ()))]
+    sides = [{one.this.unnest(), one.expression.unnest()} for one in equal if isinstance(one, exp.EQ)]
+    fixed = {
+        side.name
+        for both in sides
+        for side in both
+        if isinstance(side, exp.Column) and side.table == join.alias and any(isinstance(o, exp.Literal) for o in both)
+    }
+    known = {one.column for one in met} | fixed
+    return any(key and {*key} <= known for key in keys_of(flat.shapes[join.alias]))
 
 
 def _in_order(flat: Flat) -> Flat:
@@ -178,7 +207,7 @@ def _right_conditions(topology: Topology, join: FlatJoin, rest: list[Condition])
         return []
     for condition in rest:
         if join.full or aliases_in(condition.expression) != {join.alias}:
-            text = text_of_expression(condition.expression)
+            text = condition.text or text_of_expression(condition.expression)
             kind = "FULL" if join.full else "LEFT"
             what = f"ON {text} in a {kind} JOIN of many to many is not supported yet"
             refuse(topology, condition.place, what, "equalities, or (SELECT … WHERE …) in the table's place")
@@ -215,13 +244,17 @@ def side_of(
     The columns are named `alias.column`."""
     side = _part(flat, first, joins)
     side.where = list(where)
-    side.items = [
-        FlatItem(name=f"{alias}.{name}", expression=_column(alias, name), place=place)
-        for alias in side.relations
-        for name in side.shapes[alias].places()
-        if name in wanted[alias]
-    ] + [*more]
+    side.items = [*_items(side, side.relations, wanted, place), *more]
     return bind(side, place)
+
+
+def _items(flat: Flat, aliases: Iterable[str], wanted: dict[str, set[str]], place: Place) -> list[FlatItem]:
+    return [
+        FlatItem(name=f"{alias}.{name}", expression=_column(alias, name), place=place)
+        for alias in aliases
+        for name in flat.shapes[alias].places()
+        if name in wanted[alias]
+    ]
 
 
 def _pair(sides: tuple[BoundTree, BoundTree], met: list[Meeting], join: FlatJoin) -> BoundPair:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import exp
@@ -17,6 +18,7 @@ from joins.query.functions.registry import check_shape
 from joins.query.typed import Unsupported
 from joins.query.windows import windows_in
 from joins.select.connected import factored, unconnected
+from joins.select.rewrite.absent.anti_joins import is_never_null, with_anti_joins
 from joins.select.rewrite.distinct_on import left_distinct_on
 from joins.select.rewrite.outer_columns import columns_in, unknown_in_orders, with_outer_columns
 from joins.select.rewrite.ranked import limited, ranked_by, ranking_in
@@ -42,10 +44,17 @@ from joins.select.sql import (
 from joins.select.tokens import CLAUSES, KEPT, KINDS, LEFT_LIMITS, NOT_YET, statement_of
 
 
-def parse_query(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema] | None = None) -> Query:
-    """Parse a table's query; without `schemas` check its form. Raises TopologyError with place and nearest form."""
+def parse_query(
+    topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema] | None = None, *, not_null: bool = False
+) -> Query:
+    """Parse a table's query; without `schemas` check its form. Raises TopologyError with place and nearest form.
+
+    With `not_null`, rewrites use that columns of the `schemas` are NOT NULL: a LEFT JOIN whose row WHERE excludes is
+    read as NOT EXISTS, and a FULL JOIN of groups needs no condition."""
     known = columns_in(topology, schemas)
-    statement = with_outer_columns(statement_of(topology, table), known)
+    never_null = partial(is_never_null, topology, schemas) if not_null and schemas is not None else None
+    statement = with_outer_columns(statement_of(topology, table, never_null), known)
+    statement = statement if never_null is None else with_anti_joins(statement, never_null)
     for node in unknown_in_orders(table.query, known):
         what, expected = f"unknown column {node.sql('spark')} in ORDER BY", "a column of the result or of its tables"
         refuse(topology, place_of(table.name, node), what, f"{expected}; or no ORDER BY, which has no effect here")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from cdc.model.errors import TopologyError
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.topology import Table, Topology
 from joins.select.bind import Binder
@@ -13,8 +14,12 @@ from joins.select.bound import BoundTree
 from joins.select.flat import FlatItem
 from joins.select.pairing import PAIRS
 from joins.select.parser import parse_query
+from joins.select.rewrite.lists.explodes import ROWS as EXPLODED
 from joins.select.rows import QueryColumn, keys_of
 from joins.select.tree import Tree
+
+_OF_LIST = "posexplode(…) AS pos, x, with pos and the key of the tables in query and row_key; or DISTINCT"
+_OF_FULL_JOIN = "; of a FULL JOIN of groups by k, coalesce(a.k, b.k) AS k, and WHERE k IS NOT NULL in one of them"
 
 
 class RowKey:
@@ -84,6 +89,9 @@ class RowKey:
             if name not in self.items:
                 return f"unknown column {name}", "one of " + ", ".join(self.items)
             found = self.column(self.items[name])
+            if found is None and self.root.startswith(PAIRS):
+                expected = f"plain columns that identify the pairs: {', '.join(primary)}"
+                return f"column {name} is computed, and its rows are pairs of rows", expected + _OF_FULL_JOIN
             if found is None:
                 return f"column {name} is computed", f"plain columns of {root}"
             if found[0] != self.root:
@@ -98,6 +106,8 @@ class RowKey:
                 return f"column {name} may be NULL", "columns that are NOT NULL"
             columns.append(found[1])
         if missing := [column for column in primary if column not in columns]:
+            if self.root == EXPLODED:
+                return "row_key is not unique: a list may contain a value twice", _OF_LIST
             if self.root.startswith(PAIRS):
                 what = f"row_key is not unique: a many-to-many join makes a row of every pair, and {missing[0]} is"
                 return f"{what} not in it", f"{', '.join(primary)} in query and row_key, or a join by the primary key"
@@ -116,16 +126,32 @@ class RowKey:
 
 
 def bound_query(topology: Topology, table: Table, schemas: Mapping[TableId, TableSchema]) -> tuple[Binder, BoundTree]:
-    """Return a table's bound query with its binder. If the row key omits columns of GROUP BY, the others must determine
-    them."""
+    """Return a table's bound query with its binder.
+
+    If the row key is not proved to be unique, other ways to read the query are tried: groups by fewer columns of GROUP
+    BY that determine the others, joins by several tables as lookups, and rewrites that use NOT NULL. They are
+    not the first choice, so that the plans of earlier versions stay the same."""
+    query = parse_query(topology, table, schemas)
     binder = Binder(topology, schemas)
-    bound = binder.query(parse_query(topology, table, schemas))
-    if all(key.fault() is not None for key in row_keys(table, bound)):
-        reducing = Binder(topology, schemas, table.row_key)
-        reduced = reducing.query(parse_query(topology, table, schemas))
-        if any(key.fault() is None for key in row_keys(table, reduced)):
-            return reducing, reduced
+    bound = binder.query(query)
+    if _is_proved(table, bound):
+        return binder, bound
+    exact = parse_query(topology, table, schemas, not_null=True)
+    for one, keyed, lookups in (
+        (query, table.row_key, False), (exact, None, False), (query, None, True), (exact, table.row_key, True),
+    ):  # fmt: skip
+        other = Binder(topology, schemas, keyed, lookups=lookups)
+        try:
+            found = other.query(one)
+        except TopologyError:
+            continue
+        if _is_proved(table, found):
+            return other, found
     return binder, bound
+
+
+def _is_proved(table: Table, bound: BoundTree) -> bool:
+    return any(key.fault() is None for key in row_keys(table, bound))
 
 
 def row_keys(table: Table, bound: BoundTree) -> list[RowKey]:

@@ -18,16 +18,19 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc.topology.topology import Table, Topology
 from joins.query.functions.arity import ARITY, wrong_arity
-from joins.query.functions.dates import PATTERN, READ_PATTERN, pattern_for
+from joins.query.functions.dates import PATTERN, READ_PATTERN, pattern_for, spark_pattern
 from joins.query.functions.moments import with_moments
 from joins.query.functions.spatial import renamed
 from joins.query.functions.windows import TimeWindow
+from joins.select.rewrite.absent.nearest import with_nearest
+from joins.select.rewrite.calls.moments import patterns_in, with_spark_calls
 from joins.select.rewrite.cases import with_cases
 from joins.select.rewrite.distinct_on import with_distinct_on
-from joins.select.rewrite.full_joins import with_full_joins
+from joins.select.rewrite.full_joins import NeverNull, with_full_joins
 from joins.select.rewrite.group_concats import with_group_concats, with_stand_ins
 from joins.select.rewrite.grouping_sets import with_grouping_sets
 from joins.select.rewrite.limits import unused_order, with_limits, without_orders
+from joins.select.rewrite.lists.explodes import with_explodes
 from joins.select.rewrite.named_windows import with_named_windows
 from joins.select.rewrite.partitions import with_partitions
 from joins.select.rewrite.pivots import with_pivots
@@ -52,7 +55,10 @@ CLAUSES = {
     "distribute": ("DISTRIBUTE BY", "no DISTRIBUTE BY: rows are stored in the order of row_key"),
     "limit": ("LIMIT", "ORDER BY … LIMIT 10; or no LIMIT, as the table holds every row"),
     "offset": ("OFFSET", "ROW_NUMBER() OVER (ORDER BY …) AS n, and WHERE n > 10 around it"),
-    "laterals": ("LATERAL VIEW", "a column for each part, such as split_part(x, ',', 1)"),
+    "laterals": (
+        "this LATERAL VIEW",
+        "one explode(split(x, ',')) or explode(array(a, b)), and the columns listed without *",
+    ),
     "hint": ("a hint", "no hint"),
 }
 # The same for an ORDER BY … LIMIT that `joins.select.rewrite.limits` has left.
@@ -70,13 +76,15 @@ NOT_YET = {
 }
 
 
-def statements_of(text: str, row_key: Sequence[str] = (), *, now: str = "") -> list[exp.Expr | None]:
+def statements_of(
+    text: str, row_key: Sequence[str] = (), never_null: NeverNull | None = None, *, now: str = ""
+) -> list[exp.Expr | None]:
     """Parse a text as Spark SQL and return its statements, rewritten. Raises sqlglot's ParseError and TokenError.
 
     `row_key` are the names of a joined table's row key, if they are known: some rewrites depend on them. If `now`, a
-    timestamp, is given, it takes the place of `now()`."""
+    timestamp, is given, it takes the place of `now()`. For `never_null` see `joins.select.rewrite.full_joins`."""
     written = [one and (with_moments(one, now) if now else one) for one in written_statements(text)]
-    return [None if one is None else _rewritten(one, row_key) for one in written]
+    return [None if one is None else _rewritten(one, row_key, never_null) for one in written]
 
 
 def written_statements(text: str) -> list[exp.Expr | None]:
@@ -93,15 +101,18 @@ def written_statements(text: str) -> list[exp.Expr | None]:
         text = text[:start] + _STAND_IN + text[start + len(_STAND_IN) :]
     text = with_stand_ins(text, tokens)
     statements = [one and _with_commas(_positive(one), tokens) for one in sqlglot.parse(text, dialect="spark")]
-    return [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
+    named = [None if one is None else renamed(_renamed(one) if called else one) for one in statements]
+    patterns = patterns_in(token.text for token in tokens if token.token_type == TokenType.STRING)
+    return [None if one is None else with_spark_calls(one, patterns) for one in named]
 
 
-def _rewritten(statement: exp.Expr, row_key: Sequence[str]) -> exp.Expr:
+def _rewritten(statement: exp.Expr, row_key: Sequence[str], never_null: NeverNull | None) -> exp.Expr:
     """Apply the rewrites in this order: each reads what the ones before it have written."""
     for rewrite in (
-        without_orders, with_group_concats, with_named_windows, with_semi_joins, with_cases, with_exact, with_pivots,
-        with_sliding_windows, with_right_joins, with_grouping_sets, partial(with_full_joins, row_key=row_key),
-        with_sets, with_partitions, with_distinct_on, with_limits, with_moments,
+        without_orders, with_group_concats, with_named_windows, with_semi_joins, with_cases, with_explodes,
+        with_nearest, with_exact, with_pivots, with_sliding_windows, with_right_joins, with_grouping_sets,
+        partial(with_full_joins, row_key=row_key, never_null=never_null), with_sets, with_partitions,
+        with_distinct_on, with_limits, with_moments,
     ):  # fmt: skip
         statement = rewrite(statement)
     return with_places(statement)
@@ -226,13 +237,15 @@ def _check_patterns(tokens: Sequence[Token], refuse: RefuseAt) -> None:
         quotes = 2 * (last.token_type == TokenType.STRING)
         if not commas or (quotes and re.fullmatch(_PATTERNS[name], last.text)):
             continue
+        if quotes and name == "date_format" and "%" in last.text and spark_pattern(last.text):
+            continue  # one of MySQL's
         expected = f"of yyyy MM dd HH mm ss and - / : . _ and blanks: '{pattern_for(last.text)}'"
         shown = f"'{last.text}'" if quotes else last.text
         column = last.col - len(last.text) - quotes + 1
         refuse(last.line - 1, column, f"pattern {shown} of {name}", expected)
 
 
-def statement_of(topology: Topology, table: Table) -> exp.Expr:
+def statement_of(topology: Topology, table: Table, never_null: NeverNull | None = None) -> exp.Expr:
     """Return the statement of a query. Raises TopologyError if it is not SQL, or several statements."""
 
     def refuse_at(line: int, column: int, what: str, expected: str) -> NoReturn:
@@ -240,7 +253,7 @@ def statement_of(topology: Topology, table: Table) -> exp.Expr:
 
     try:
         check_tokens(table.query, refuse_at)
-        statements = statements_of(table.query, table.row_key)
+        statements = statements_of(table.query, table.row_key, never_null)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         what = f"not SQL: {first.get('description', error)}".rstrip(".")

@@ -9,6 +9,7 @@ from sqlglot import exp
 from cdc.model.types import LogicalType
 from joins.query.expressions import ExpressionCompiler, Function
 from joins.query.functions.arguments import DAY, NUMBER, TEXT_ONLY, argument, plain
+from joins.query.functions.elapsed import ELAPSED_FUNCTIONS, Epoch
 from joins.query.functions.windows import TimeWindow, window_start
 from joins.query.typed import Typed, any_of, escaped, refuse
 from joins.query.value_types import DATE, DATETIME, INT32, STRING
@@ -17,6 +18,7 @@ PATTERN = r"(yyyy|MM|dd|HH|mm|ss|[-/:. _])+"  # what date_format supports
 READ_PATTERN = r"(yyyy|MM|dd|HH|mm|ss|S{1,6}|[-/:. _])+"  # what to_date and to_timestamp support
 _PIECE = r"y+|M+|d+|H+|m+|s+|S+|[-/:. _]"
 _MYSQL = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%i": "mm", "%s": "ss", "%S": "ss", "%T": "HH:mm:ss"}
+_POSTGRES = {"YYYY": "yyyy", "DD": "dd", "HH24": "HH", "MI": "mm", "SS": "ss"}
 _UNITS = {"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
 _PARTS: dict[str, type[exp.Expr]] = {
     "YEAR": exp.Year, "QUARTER": exp.Quarter, "MONTH": exp.Month, "DAY": exp.Day, "HOUR": exp.Hour,
@@ -102,10 +104,10 @@ def _read_as(compiler: ExpressionCompiler, node: exp.Expr, type_: str, result: L
 
 
 def _extracted(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
-    part = _PARTS.get(node.name.upper())
+    part = Epoch if node.name.upper() == "EPOCH" else _PARTS.get(node.name.upper())
     if part is None:
         names = ", ".join(_PARTS)
-        refuse(node, node.sql("spark"), f"EXTRACT(YEAR FROM x), or {names}; second(x) for whole seconds")
+        refuse(node, node.sql("spark"), f"EXTRACT(YEAR FROM x), or {names}; second(x) for whole seconds; EPOCH")
     return DATE_FUNCTIONS[part](compiler, part(this=node.expression.copy()))
 
 
@@ -120,9 +122,16 @@ def _months_later(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
 
 
 def pattern_for(written: str) -> str:
-    """Return Spark's pattern for MySQL's DATE_FORMAT pattern `written`, or an example pattern if there is none."""
+    """Return Spark's pattern for `written`, or an example pattern if there is none."""
+    return spark_pattern(written) or "yyyy-MM-dd HH:mm:ss"
+
+
+def spark_pattern(written: str) -> str | None:
+    """Return Spark's pattern for one of MySQL's DATE_FORMAT, or of PostgreSQL's to_char. None if there is none."""
     found = re.sub("%.", lambda sign: _MYSQL.get(sign[0], sign[0]), written)
-    return found if re.fullmatch(PATTERN, found) else "yyyy-MM-dd HH:mm:ss"
+    if "%" not in written:
+        found = re.sub("|".join(_POSTGRES), lambda sign: _POSTGRES[sign[0]], written)
+    return found if re.fullmatch(PATTERN, found) else None
 
 
 DATE_FUNCTIONS: dict[type[exp.Expr], Function] = {
@@ -136,13 +145,13 @@ DATE_FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Minute: plain("minute", INT32, ("this", ("moment",))),
     exp.Second: plain("second", INT32, ("this", ("moment",))),
     exp.LastDay: plain("last_day", DATE, ("this", DAY)),
-    exp.DateDiff: plain("datediff", INT32, ("this", DAY), ("expression", DAY)),
     exp.TsOrDsAdd: _days("date_add"),
     exp.TimestampTrunc: _truncated,
     exp.TimeToStr: _formatted,
     exp.TsOrDsToDate: _to_date,
     exp.StrToTime: _to_moment,
     TimeWindow: window_start,
+    **ELAPSED_FUNCTIONS,
     exp.WeekOfYear: plain("weekofyear", INT32, ("this", DAY)),
     exp.AddMonths: _months_later,
     exp.Extract: _extracted,

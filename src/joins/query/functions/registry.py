@@ -238,7 +238,9 @@ _INSTEAD = {
     "regexpilike similarto": "RLIKE, LIKE, ILIKE, startswith or contains",
     "regexpextractall regexpcount regexpinstr": "regexp_extract(x, '[0-9]+', 0), regexp_replace or RLIKE",
     "xxhash64 hash murmur_hash3": "md5(x), sha1(x), sha2(x, 256) or crc32(x)",
-    "split regexpsplit bracket explode posexplode": "split(x, ',')[0], one part per column",
+    "split regexpsplit bracket": "split(x, ',')[0], one part per column; explode(split(x, ',')), one row per part",
+    "explode posexplode unnest": "explode(split(x, ',')), once in a SELECT that lists its columns",
+    "order ordered": "array_agg(x ORDER BY x), sorted by value; string_agg(x, ',') WITHIN GROUP (ORDER BY y)",
 }
 
 

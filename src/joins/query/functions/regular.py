@@ -14,7 +14,7 @@ from joins.query.expressions import ExpressionCompiler, Function
 from joins.query.functions.arguments import TEXT, argument
 from joins.query.functions.patterns import BadPattern, Pattern, pattern_of, plain_text
 from joins.query.typed import Typed, any_of, escaped, refuse
-from joins.query.value_types import BOOL, STRING
+from joins.query.value_types import BOOL, INT32, STRING
 
 _MOST_PARTS = 1000
 _FORM = "a literal pattern such as '^[a-z]+-([0-9]+)$', without repeated groups, look-around and \\\\b"
@@ -29,15 +29,30 @@ class NthPart(exp.Expression, exp.Func):
     _sql_names: ClassVar = ["NTH_PART"]
 
 
+class PartCount(exp.Expression, exp.Func):
+    """The syntax node of `size(split(this, expression))`; `expression` is a literal text.
+
+    A number greater than `most` is NULL, and a failure."""
+
+    arg_types: ClassVar = {"this": True, "expression": True, "most": False}
+    _sql_names: ClassVar = ["PART_COUNT"]
+
+
+def separator_of(split: exp.Expr) -> str:
+    """Return the text by which `split(x, ',')` or `string_to_array(x, ',')` splits. Empty for other expressions."""
+    literal = split.expression if isinstance(split, exp.RegexpSplit | exp.StringToArray | exp.Split) else None
+    if not isinstance(literal, exp.Literal) or not literal.is_string or split.args.get("limit"):
+        return ""
+    by = plain_text(literal.name) if isinstance(split, exp.RegexpSplit) else literal.name
+    return "" if by is None or "\0" in by else by
+
+
 def nth_part(split: exp.Expr, place: exp.Expr, first: int, *, safe: bool) -> NthPart | None:
     """Return the form of `split(x, ',')[0]`, where the first part has the number `first`. None for other lists."""
-    literal = split.expression if isinstance(split, exp.RegexpSplit) and not split.args.get("limit") else None
-    if not isinstance(literal, exp.Literal) or not literal.is_string:
-        return None
-    by, number = plain_text(literal.name), -1
+    by, number = separator_of(split), -1
     if isinstance(place, exp.Literal) and place.is_int:
         number = int(place.name) - first
-    if not by or "\0" in by or not 0 <= number < _MOST_PARTS:
+    if not by or not 0 <= number < _MOST_PARTS:
         return None
     made = NthPart(this=split.this.copy(), expression=exp.Literal.string(by), place=exp.Literal.number(number))
     made.set("safe", safe)
@@ -103,10 +118,24 @@ def _part(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
     unless it is `safe`."""
     typed, by, number = argument(compiler, node, "this", TEXT), node.expression.name, int(node.args["place"].name)
     assert typed is not None  # `this` is always there
-    parts = f"(length({typed.sql}) - length(replace({typed.sql}, {escaped(by)}, ''))) div {len(by)}"
+    parts = _separators(typed.sql, by)
     sql = f"(CASE WHEN {parts} >= {number} THEN split_part({typed.sql}, {escaped(by)}, {number + 1}) END)"
     failure = None if node.args.get("safe") else f"({parts} < {number})"
     return Typed(sql=sql, type=STRING, failed=any_of(typed.failed, failure))
+
+
+def _separators(text: str, by: str) -> str:
+    return f"(length({text}) - length(replace({text}, {escaped(by)}, ''))) div {len(by)}"
+
+
+def _part_count(compiler: ExpressionCompiler, node: exp.Expr) -> Typed:
+    typed, most = argument(compiler, node, "this", TEXT), node.args.get("most")
+    assert typed is not None  # `this` is always there
+    count = f"(CAST({_separators(typed.sql, node.expression.name)} AS INT) + 1)"
+    if most is None:
+        return Typed(sql=count, type=INT32, failed=typed.failed)
+    fits = f"{count} <= {most.name}"
+    return Typed(sql=f"(CASE WHEN {fits} THEN {count} END)", type=INT32, failed=any_of(typed.failed, f"(NOT {fits})"))
 
 
 REGULAR_FUNCTIONS: dict[type[exp.Expr], Function] = {
@@ -114,4 +143,5 @@ REGULAR_FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.RegexpExtract: _extracted,
     exp.RegexpReplace: _replaced,
     NthPart: _part,
+    PartCount: _part_count,
 }

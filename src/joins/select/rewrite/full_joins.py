@@ -13,7 +13,7 @@ whose rows need no key, because only groups of them are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -27,10 +27,13 @@ _ROWS, _UNION = "_f", "_u"
 _STRICT = (exp.TimestampTrunc, TimeWindow, exp.Year, exp.Month, exp.Day, exp.Lower, exp.Upper, exp.Paren)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 Sides = tuple[exp.Expr, exp.Expr]
+NeverNull = Callable[[exp.Select, exp.Column], bool]
 
 
-def with_full_joins(statement: exp.Expr, row_key: Sequence[str] = ()) -> exp.Expr:
-    """Rewrite every FULL JOIN of this form whose rows need a key, in place. `row_key` is that of the result."""
+def with_full_joins(statement: exp.Expr, row_key: Sequence[str] = (), never_null: NeverNull | None = None) -> exp.Expr:
+    """Rewrite every FULL JOIN of this form whose rows need a key, in place. `row_key` is that of the result.
+
+    `never_null` returns whether a column of a SELECT is NOT NULL in its table, if the tables are known."""
     for select in reversed(list(statement.find_all(exp.Select))):
         joins = select.args.get("joins") or []
         if not joins or joins[0].side != "FULL" or select.args.get("from_") is None:
@@ -38,7 +41,7 @@ def with_full_joins(statement: exp.Expr, row_key: Sequence[str] = ()) -> exp.Exp
         if any(one.args.get("using") or one.args.get("method") for one in joins[1:]):
             continue  # they read the key by its name
         if _needs_key(select, row_key):
-            _rewrite(select, joins)
+            _rewrite(select, joins, never_null or _unknown)
     return statement
 
 
@@ -85,7 +88,11 @@ def _is_free(item: exp.Expr) -> bool:
     return isinstance(item, exp.Coalesce) or (isinstance(item, exp.Column) and not item.table)
 
 
-def _rewrite(select: exp.Select, joins: list[exp.Join]) -> None:
+def _unknown(select: exp.Select, column: exp.Column) -> bool:
+    return False
+
+
+def _rewrite(select: exp.Select, joins: list[exp.Join], never_null: NeverNull) -> None:
     sides: Sides = (select.args["from_"].this, joins[0].this)
     names = tuple(side.alias_or_name for side in sides)
     pairs = _pairs(joins[0], names)
@@ -99,7 +106,7 @@ def _rewrite(select: exp.Select, joins: list[exp.Join]) -> None:
         return
     keys = tuple([pair[i] for pair in pairs] for i in (0, 1))
     unique = all(_one_row_each(_definition(side), names_) for side, names_ in zip(sides, keys, strict=True))
-    never = [_excludes_null(_definition(side), names_) for side, names_ in zip(sides, keys, strict=True)]
+    never = [_excludes_null(_definition(side), names_, never_null) for side, names_ in zip(sides, keys, strict=True)]
     if unique and all(map(any, zip(*never, strict=True))):
         for side in sides:
             _expand_groups(_definition(side))
@@ -193,8 +200,8 @@ def _expand_groups(query: exp.Select | None) -> None:
             one.replace(meant)
 
 
-def _excludes_null(query: exp.Select | None, names: list[str]) -> list[bool]:
-    """Return for each key column of a side whether a condition excludes NULL."""
+def _excludes_null(query: exp.Select | None, names: list[str], never_null: NeverNull) -> list[bool]:
+    """Return for each key column of a side whether a condition, or its table, excludes NULL."""
     if query is None:
         return [False for _ in names]
     items = {item.alias_or_name.casefold(): item.unalias() for item in query.expressions}
@@ -206,7 +213,8 @@ def _excludes_null(query: exp.Select | None, names: list[str]) -> list[bool]:
         item = items.get(name.casefold())
         while isinstance(item, _STRICT):
             item = item.this
-        found.append(item is not None and text_of(item) in there)
+        there_always = isinstance(item, exp.Column) and not query.args.get("joins") and never_null(query, item)
+        found.append(item is not None and (text_of(item) in there or there_always))
     return found
 
 

@@ -6,7 +6,7 @@
       GROUP BY _r.id HAVING count_if(_r.side = 1) > 0 AND count_if(_r.side = 2) = 0
 
 Groups take NULLs for equal, as EXCEPT and INTERSECT do. Those with ALL, and those of `*`, whose columns are not known
-here, stay and are refused."""
+here, stay and are refused. `x IN (a UNION b)` becomes `x IN (SELECT y FROM (a UNION b) _q)`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def with_sets(statement: exp.Expr) -> exp.Expr:
         found = _groups(node, names)
         found.set("with_", node.args.get("with_"))
         node.replace(found)
+    for listed in list(top.find_all(exp.In)):
+        asked = listed.args.get("query")
+        names = _names(asked) if asked is not None and isinstance(asked.unnest(), exp.Union) else None
+        if asked is not None and names is not None and len(names) == 1 and names[0]:
+            column = exp.column(names[0], table="_q", quoted=True)
+            listed.set("query", exp.Subquery(this=exp.select(column).from_(_named(asked.unnest().copy(), "_q"))))
     inner: exp.Expr = top.this
     inner.pop()
     return inner

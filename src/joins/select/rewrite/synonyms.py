@@ -34,6 +34,8 @@ def with_exact(statement: exp.Expr) -> exp.Expr:
     for node in reversed(list(statement.find_all(exp.Sum, exp.Avg))):
         if isinstance(node.this.unnest(), _CONDITIONS):
             node.set("this", exp.cast(node.this.unnest().copy(), "INT"))
+    for node in list(statement.find_all(exp.ArrayAgg)):
+        _sorted(node)
     top = exp.Paren(this=statement)
     for kind, form in _FORMS.items():
         for one in reversed(list(top.find_all(kind))):  # inner ones first: a form has copies of its arguments
@@ -44,6 +46,17 @@ def with_exact(statement: exp.Expr) -> exp.Expr:
     _percentiles(statement)
     _lists(statement)
     return statement
+
+
+def _sorted(node: exp.ArrayAgg) -> None:
+    """Write `array_agg(x ORDER BY x)` as a list, which is sorted."""
+    order = node.this
+    if isinstance(order, exp.Order) and len(order.expressions) == 1:
+        value = order.this.expressions[0] if isinstance(order.this, exp.Distinct) else order.this
+        by = order.expressions[0]
+        if by.this == value and not by.args.get("desc"):
+            once = isinstance(order.this, exp.Distinct)
+            node.replace(exp.ArrayUniqueAgg(this=value.copy()) if once else exp.ArrayAgg(this=value.copy()))
 
 
 def _null(node: exp.Expr) -> exp.Expr:

@@ -1,0 +1,1 @@
+"""Rewrite lists whose members become rows (part of stage 1)."""
