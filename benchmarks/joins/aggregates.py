@@ -32,12 +32,12 @@ _WINDOW = """SELECT o.id, o.customers_id, sum(o.amount) OVER (PARTITION BY o.cus
 FROM bench.orders o"""
 _SUBQUERY = """SELECT o.id, o.amount FROM bench.orders o
 WHERE o.amount > (SELECT avg(CAST(i.amount AS DOUBLE)) FROM bench.orders i WHERE i.customers_id = o.customers_id)"""
-# the last seconds: a row leaves its group as time passes. Flink compares a row with the clock only when it arrives, so
+# the last minute: a row leaves its group as time passes. Flink compares a row with the clock only when it arrives, so
 # its rows stay, and it has less to do. Its windows forget rows, but give a result per window.
 _TEMPORAL = """SELECT o.customers_id AS id, count(*) AS orders, sum(o.amount) AS revenue FROM bench.orders o
-WHERE o.at >= now() - INTERVAL 20 SECOND GROUP BY o.customers_id"""
+WHERE o.at >= now() - INTERVAL 1 MINUTE GROUP BY o.customers_id"""
 _ARRIVED = """SELECT o.customers_id AS id, count(*) AS orders, sum(o.amount) AS revenue FROM bench.orders o
-WHERE o.`at` >= CURRENT_TIMESTAMP - INTERVAL '20' SECOND GROUP BY o.customers_id"""
+WHERE o.`at` >= CURRENT_TIMESTAMP - INTERVAL '1' MINUTE GROUP BY o.customers_id"""
 
 
 def aggregate_shapes(scale: float) -> dict[str, Shape]:
