@@ -25,7 +25,8 @@ class OverGenerator(TopGenerator):
         columns = {name: type_ for name, (_, type_) in zip(names, items, strict=True)}
         made = select_of(items, columns, text)
         if self.chance.random() < 0.15:
-            number = next((n for n, (_, t) in zip(names[::-1], items[::-1], strict=True) if t == "int"), None)
+            own = zip(names[-len(windows) :], windows, strict=True)
+            number = next((name for name, (_, type_) in own if type_ == "int"), None)
             rank = f"dense_rank() OVER ({self._over_by(aliases)})" if number is None else number
             made += f"\nQUALIFY {rank} {self.chance.choice(['<= 2', '> 1', '= 1'])}"
         return Table(made, names[: len(keys)], columns)

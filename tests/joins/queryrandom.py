@@ -34,6 +34,7 @@ class QueryGenerator(Aggregated):
 
     def __init__(self, chance: random.Random, happens: random.Random, constructs: frozenset[str]) -> None:
         super().__init__(chance, happens, constructs)
+        self.turns = False  # a RIGHT JOIN may follow, whose query must name the table of each column
         self.semi: list[
             tuple[str, str]
         ] = []  # the tables that the next FROM joins so: the table that ON needs, the text
@@ -117,6 +118,14 @@ class QueryGenerator(Aggregated):
         return Table(text, ["k0"], {**columns, "three_n": "bigint?"})
 
     # -- joins
+
+    def _read(self, tables: list[Table], *, on: bool = True) -> tuple[list[Alias], str]:
+        self.turns = self.chance.random() < 0.4
+        return super()._read(tables, on=on)
+
+    def _maybe(self, construct: str, share: float) -> bool:
+        wrong = (construct == "right" and not self.turns) or (construct == "bare" and self.turns)
+        return super()._maybe(construct, share) and not wrong
 
     def _joins(self, tables: list[Table]) -> tuple[list[Alias], list[Join]]:
         aliases, joins = super()._joins(tables)

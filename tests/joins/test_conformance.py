@@ -24,6 +24,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.model.brokers import Brokers
+from cdc.model.errors import TopologyError
 from joins.engine.causes import cause_of
 from joins.engine.spark_kernel import kernel_flow
 from joins.engine.spark_session import close_session, open_session
@@ -40,6 +41,7 @@ from tests.joins.joincase import Case, events_of, log_of, read_case, started
 from tests.joins.joinrandom import random_case
 from tests.joins.overplans import over_plans
 from tests.joins.pairrandom import random_pair_case
+from tests.joins.queryrandom import random_query
 from tests.joins.simulation import Logged, Simulation
 from tests.joins.topplans import top_plans
 
@@ -48,6 +50,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(90
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = 3
 JOINS, PAIRS, GROUPS = 2, 1, (0, 2, 5, 6, 9, 12)  # nine cases; `make matrix` has three hundred
+MOST_STEPS = 12
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
 SafeOffsets = dict[str, dict[int, int]]
@@ -213,6 +216,23 @@ def test_kernel_pairs_as_the_specification_does(spark: SparkSession, tmp_path: P
 def test_kernel_pairs_again_and_again(spark: SparkSession, first: int, tmp_path: Path) -> None:
     """Twenty-five more per part, a hundred in all, of three hundred."""
     compare(spark, iter(range(first, first + 1000)), 25, tmp_path, random_pair_case)
+
+
+def starts_fast(seed: int) -> bool:
+    """Return whether a random query compiles, and has few enough steps for a query of Spark that runs for seconds."""
+    try:
+        plan = random_query(seed).plan()
+    except TopologyError:
+        return False
+    return sum(len(fragment.steps) + (fragment.group is not None) for fragment in plan.fragments) <= MOST_STEPS
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(1000, 13_000, 1000))
+def test_kernel_runs_queries_of_all_forms(spark: SparkSession, first: int, tmp_path: Path) -> None:
+    """Twenty-five random queries per part, three hundred in all."""
+    compare(spark, filter(starts_fast, range(first, first + 1000)), 25, tmp_path, random_query)
 
 
 def groups_conform(

@@ -169,3 +169,23 @@ def test_a_join_within_or_is_its_select() -> None:
     ]
     for seed in range(5):
         run_case(case(query, "lid", history), seed)
+
+
+@pytest.mark.parametrize("pid", ["pid", "p.pid"])
+def test_a_join_within_or_that_others_continue_is_its_select(pid: str) -> None:
+    """A further table is joined to the second one, which only the alternatives join to the first."""
+    query = (
+        f"SELECT lid, brand, m.qty AS more FROM shop.lines l, shop.part p, shop.more m WHERE m.mid = {pid} AND "
+        f"(({pid} = l.part_id AND brand = 'a') OR ({pid} = l.part_id AND l.qty < 2))"
+    )
+    history: list[list[Any]] = [
+        *(["put", "shop.part", {"pid": one, "brand": "ab"[one % 2]}] for one in range(4)),
+        *(["put", "shop.more", {"mid": one, "qty": one}] for one in range(3)),
+        *(["put", "shop.lines", {"lid": one, "part_id": one % 5, "qty": one % 3}] for one in range(20)),
+        ["quiet"],
+        ["put", "shop.part", {"pid": 0, "brand": None}],
+        ["delete", "shop.more", {"mid": 1}],
+    ]
+    tables = {**TABLES, "shop.more": {"key": ["mid"], "mid": "int", "qty": "int?"}}
+    for seed in range(3):
+        run_case(Case(tables=tables, query=query, row_key=["lid"], history=history), seed)

@@ -44,12 +44,12 @@ def written_answer(case: Case, tables: Mapping[TableId, Rows]) -> Answer | None:
         except ValueError as error:
             if "two rows of" in str(error):  # a wrong row key, and no query that it cannot read
                 raise
-        except (duckdb.Error, AssertionError, KeyError, AttributeError, TypeError):
+        except (duckdb.Error, AssertionError, KeyError, AttributeError):
             pass
     return None
 
 
-def _as_written(text: str, row_key: Sequence[str] = ()) -> list[exp.Expr | None]:
+def _as_written(text: str, row_key: Sequence[str] = (), *, now: str = "") -> list[exp.Expr | None]:
     """Return the statements of a text as `joins.select.tokens.statements_of` does, but rewritten only so far."""
     (statement,) = written_statements(text)
     assert statement is not None

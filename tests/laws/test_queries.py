@@ -27,6 +27,7 @@ DOCUMENTED = (
     "next to NULL in a UNION",
     "a subquery of single rows as a value",
     "no equality joins",
+    "expressions have at most N digits",
 )
 
 

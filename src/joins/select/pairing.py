@@ -15,6 +15,7 @@ from cdc.topology.topology import Topology
 from joins.query.finish import text_of_expression
 from joins.query.nodes import EVERY
 from joins.select.bound import BoundInterval, BoundPair, BoundTemporal, BoundTree
+from joins.select.connected import factored
 from joins.select.flat import Condition, Flat, FlatItem, FlatJoin
 from joins.select.over.computed_keys import with_computed_keys
 from joins.select.over.residuals import with_residuals
@@ -57,6 +58,8 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind, *, lookups:
         if computed is not None:
             flat, items = computed
             return _over_front(flat, len(cut.front), left, items, bind, place) if items else flat
+        if not met and (parts := _factored(flat.where)) is not None:
+            return replace(flat, where=parts)
         if not met:
             why_no_tree(topology, flat)
     if keyed and cut.front and _finds_one(flat, cut.join, met):
@@ -94,6 +97,16 @@ def paired(topology: Topology, flat: Flat, place: Place, bind: Bind, *, lookups:
     _check_ids(topology, pair, cut.join, place)
     name = f"{PAIRS}{len(flat.readings)}"
     return over(flat, name, pair, cut, where, left | {cut.join.alias}, place)
+
+
+def _factored(where: Sequence[Condition]) -> list[Condition] | None:
+    """Return the conditions of WHERE with what all alternatives of an OR share apart. None if there is no such OR."""
+    found: list[Condition] = []
+    for one in where:
+        parts = factored([one.expression])
+        split = len(parts) > 1 or parts[0] is not one.expression
+        found += [Condition(expression=part, place=one.place) for part in parts] if split else [one]
+    return found if any(one is not other for one, other in zip(found, where, strict=False)) else None
 
 
 def _needs_keys(join: FlatJoin, rest: Iterable[Condition]) -> bool:
