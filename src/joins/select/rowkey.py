@@ -109,8 +109,12 @@ class RowKey:
             if self.root == EXPLODED:
                 return "row_key is not unique: a list may contain a value twice", _OF_LIST
             if self.root.startswith(PAIRS):
-                what = f"row_key is not unique: a many-to-many join makes a row of every pair, and {missing[0]} is"
-                return f"{what} not in it", f"{', '.join(primary)} in query and row_key, or a join by the primary key"
+                shown, lacking = ([one for one in names_ if one[0] != "_"] for names_ in (primary, missing))
+                what = "row_key is not unique: a many-to-many join makes a row of every pair, and"
+                return (
+                    f"{what} {(lacking or missing)[0]} is not in it",
+                    f"{', '.join(shown)} in query and row_key, or a join by the primary key",
+                )
             if not self.root:
                 return self._no_groups_key(tuple(missing))
             what = f"no key of the result: {root}.{missing[0]}, of the primary key, is not in it"
