@@ -239,7 +239,7 @@ def _series(s: Section, panel: Panel) -> Panel:
         width=panel.width,
         measures=measures,
         by=by,
-        top=s.take("top") if by else 5,
+        top=s.take("top", 5),
         interval=s.take("interval"),
         where=panel.where,
         format=panel.format,
