@@ -59,4 +59,12 @@ KINDS = (
         "LEFT JOIN shop.lines l ON l.order_id = o.id AND l.nr = p.order_id",
         key="id",
     ),
+    Kind(
+        name="ranks over an unnamed query",
+        query="SELECT customer_id, ntile(2) OVER (ORDER BY total DESC) AS half FROM "
+        "(SELECT customer_id, sum(amount) AS total FROM shop.orders WHERE amount IS NOT NULL GROUP BY customer_id)",
+        key="customer_id",
+        answered="SELECT customer_id, ntile(2) OVER (ORDER BY total DESC, customer_id NULLS FIRST) FROM (SELECT "
+        "customer_id, sum(amount) AS total FROM shop.orders WHERE amount IS NOT NULL GROUP BY customer_id)",
+    ),
 )

@@ -22,7 +22,7 @@ COMPILED = [one for one in ASKED if not one[0].refused]
 MUST = 144  # of 159
 HISTORIES = 10
 # the simulation computes the expressions of these with DuckDB: its weekdays and quotients of decimals differ
-OTHERWISE = ("spark date format", "on time share", "yield per hectare", "night share")
+OTHERWISE = ("spark date format", "on time share", "yield per hectare", "night share", "arpu")
 
 
 def _name(asked: Any) -> str:

@@ -19,7 +19,7 @@ from joins.oracle.scalars import Scalars
 from joins.oracle.window_calls import TIES
 from joins.query.windows import call_of
 from joins.select.compiler import ties_of
-from joins.select.names import same_name
+from joins.select.names import same_name, sources_of
 from joins.select.sql import place_of
 from joins.select.tokens import statements_of
 
@@ -101,6 +101,10 @@ class _Query:
             kind = _NAMES.get("some" if isinstance(node, exp.Any) else node.name.lower())
             if kind is not None:
                 node.replace(kind(this=node.this if isinstance(node, exp.Any) else node.expressions[0]))
+        for select in query.find_all(exp.Select):
+            for place, source in enumerate(sources_of(select)):
+                if isinstance(source, exp.Subquery) and not source.alias:  # as the parser names it
+                    source.set("alias", exp.TableAlias(this=exp.to_identifier(f"query{place}")))
         self._number(query, table)
         return self._over_sources(query, {})
 
