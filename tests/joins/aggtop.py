@@ -31,7 +31,8 @@ class TopGenerator(GroupGenerator):
         said = [(item, shown[name]) for name, (item, _) in zip(names, items, strict=True) if name in shown]
         inner = select_of([*said, (over, "int")], {**shown, "n": "int"}, text)
         own = [] if hides else names[: len(keys)]
-        if parts and self._maybe("distinct_on", 0.2):
+        # a number would be the number of a column
+        if parts and self._maybe("distinct_on", 0.2) and not any(part.isdigit() for part, _ in parts):
             return self._first_of_each(said, shown, text, [part for part, _ in parts], order)
         return self._first(inner, shown, own, [f"p{i}" for i in range(len(parts))])
 
