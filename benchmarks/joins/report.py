@@ -9,6 +9,7 @@ from typing import Final
 
 # Required figures of every shape; the aims are 1.0× and a state not larger than Flink's.
 LEAST_RATIO: Final = 0.7
+LIVE_RATE: Final = 20_000  # changes per second of a shape that Flink cannot express
 LEAST_SECOND_HALF: Final = 0.9
 MOST_GROWTH: Final = 1.25
 MOST_FAN_OUT: Final = 10  # rows written per change, up to which the halves are compared by the changes that they read
@@ -144,6 +145,13 @@ def misses(shape: str, ours: Reading, flink: Reading) -> list[str]:
     if ours.rate < LEAST_RATIO * flink.rate:
         found.append(f"{shape}: {ours.rate / flink.rate:.2f}× Flink, at least {LEAST_RATIO}× is required")
     return found + half_misses(shape, ours)
+
+
+def live_misses(shape: str, ours: Reading) -> list[str]:
+    """Return the required figures that a shape misses which Flink cannot express: it must keep up with live changes."""
+    if ours.rate >= LIVE_RATE:
+        return []
+    return [f"{shape}: {ours.rate:,.0f} changes/s, at least {LIVE_RATE:,} are required"]
 
 
 def half_misses(shape: str, ours: Reading) -> list[str]:
