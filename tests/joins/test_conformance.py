@@ -50,7 +50,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(90
 SCHEMA = "topic string, partition int, offset long, key binary, value binary"
 BATCHES = 3
 JOINS, PAIRS, GROUPS = 2, 1, (0, 2, 5, 6, 9, 12)  # nine cases; `make matrix` has three hundred
-MOST_STEPS = 12
+FEW_STEPS, MOST_STEPS = 3, 12
 OPERATOR = ("operatorId", "operatorProperties")
 Batches = list[list[Logged]]
 SafeOffsets = dict[str, dict[int, int]]
@@ -218,13 +218,18 @@ def test_kernel_pairs_again_and_again(spark: SparkSession, first: int, tmp_path:
     compare(spark, iter(range(first, first + 1000)), 25, tmp_path, random_pair_case)
 
 
-def starts_fast(seed: int) -> bool:
+def starts_fast(seed: int, steps: int = MOST_STEPS) -> bool:
     """Return whether a random query compiles, and has few enough steps for a query of Spark that runs for seconds."""
     try:
         plan = random_query(seed).plan()
     except TopologyError:
         return False
-    return sum(len(fragment.steps) + (fragment.group is not None) for fragment in plan.fragments) <= MOST_STEPS
+    return sum(len(fragment.steps) + (fragment.group is not None) for fragment in plan.fragments) <= steps
+
+
+def test_kernel_runs_nine_queries(spark: SparkSession, tmp_path: Path) -> None:
+    """Random queries of all forms that have few steps. With the other random cases of this file there are twenty."""
+    compare(spark, (seed for seed in count() if starts_fast(seed, FEW_STEPS)), 9, tmp_path, random_query)
 
 
 @pytest.mark.matrix
