@@ -42,7 +42,8 @@ def test_many_more_are_their_selects(first: int) -> None:
         except TopologyError as error:
             refused.append(str(error))
     assert len(refused) < 10
-    reasons = ("row_key: no key of the result", "joins and groups")
+    # the last: a table in FROM hides the key by which rows that are equal in ORDER BY are distinguished
+    reasons = ("row_key: no key of the", "joins and groups", "a key that the query cannot name")
     assert all(any(reason in said for reason in reasons) for said in refused), refused
 
 
