@@ -106,28 +106,16 @@ class Computed:
 def asked(spark: SparkSession, request: pytest.FixtureRequest) -> Asked:
     """Return rows and expressions, and register the rows as the view `t`."""
     most, number = request.param
-    rows, types = meanings.rows(number, seed=1), meanings.types_of()
-    images = [(n, orjson.dumps(row).decode()) for n, row in enumerate(rows)]
-    read = spark.createDataFrame(images, "number int, v string").selectExpr(
-        "number", "from_json(v, 'array<string>') AS vals"
-    )
-    columns = [
-        f"{typed('vals', i, t)} AS {name}" for i, (name, t) in enumerate(zip(meanings.TYPES, types, strict=True))
-    ]
-    read.selectExpr("number", *columns).cache().createOrReplaceTempView("t")
+    rows = meanings.rows(number, seed=1)
+    _view(spark, "t", rows)
     return rows, calls(most)
 
 
 @pytest.fixture(scope="module")
 def computed(spark: SparkSession, asked: Asked) -> dict[str, Computed]:
     """Return what the compiled expressions compute. None may end the query or be refused by Spark."""
-    names, refused = list(meanings.TYPES), dict[str, str]()
-
-    def columns(call: Typed) -> tuple[str, str]:
-        value = "CAST(NULL AS STRING)" if call.type == NULL else canonical(call.sql.format(*names), call.type)
-        return value, f"coalesce({(call.failed or 'FALSE').format(*names)}, FALSE)"
-
-    found = _collected(spark, {text: columns(call) for text, call in asked[1].items()}, refused)
+    refused = dict[str, str]()
+    found = _collected(spark, {text: _columns(call) for text, call in asked[1].items()}, refused)
     assert not refused, "\n".join(f"{text}: {error}" for text, error in refused.items())
     return {
         text: Computed(
@@ -136,6 +124,35 @@ def computed(spark: SparkSession, asked: Asked) -> dict[str, Computed]:
         )
         for text, rows in found.items()
     }
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(3000)
+def test_no_value_ends_a_query(spark: SparkSession) -> None:
+    """Ten thousand rows of extreme values pass every function, operator and cast: each expression has a value, NULL, or
+    a dead letter for each row."""
+    _view(spark, "many", meanings.rows(10_000, seed=3))
+    ended, asked = dict[str, str](), calls(1)
+    with pytest.raises(PySparkException):  # an expression that is not compiled does end a query
+        spark.table("many").selectExpr("bit_xor(xxhash64(CAST(s AS INT)))").first()
+    for start in range(0, len(asked), AT_ONCE):
+        some = dict(list(asked.items())[start : start + AT_ONCE])
+        try:
+            _pass(spark, some)
+        except PySparkException:
+            for text, call in some.items():
+                try:
+                    _pass(spark, {text: call})
+                except PySparkException as error:
+                    ended[text] = str(error)[:300]
+    assert len(asked) > 250
+    assert not ended, "\n".join(f"{text}: {error}" for text, error in ended.items())
+
+
+def _pass(spark: SparkSession, calls: Mapping[str, Typed]) -> None:
+    """Compute expressions over all rows of the view `many`. The hashes have to be computed even if nothing is NULL."""
+    columns = [f"bit_xor(xxhash64({value}, {failed}))" for value, failed in map(_columns, calls.values())]
+    assert spark.table("many").selectExpr("count(*) AS n", *columns).first()["n"] == 10_000  # type: ignore[index]
 
 
 @pytest.mark.long
@@ -196,6 +213,24 @@ def _stated(text: str, theirs: str, ours: str) -> bool:
     if ours == theirs:
         return True
     return any(re.match(form, text) and (theirs, ours) == (spark, join) for form, spark, join in STATED)
+
+
+def _view(spark: SparkSession, name: str, rows: list[list[Canonical]]) -> None:
+    """Register rows as a view, each with its number."""
+    images = [(n, orjson.dumps(row).decode()) for n, row in enumerate(rows)]
+    read = spark.createDataFrame(images, "number int, v string").selectExpr(
+        "number", "from_json(v, 'array<string>') AS vals"
+    )
+    types = zip(meanings.TYPES, meanings.types_of(), strict=True)
+    columns = [f"{typed('vals', i, type_)} AS {column}" for i, (column, type_) in enumerate(types)]
+    read.selectExpr("number", *columns).cache().createOrReplaceTempView(name)
+
+
+def _columns(call: Typed) -> tuple[str, str]:
+    """Return the SQL of an expression's value as text, and of whether it counts as failed."""
+    names = list(meanings.TYPES)
+    value = "CAST(NULL AS STRING)" if call.type == NULL else canonical(call.sql.format(*names), call.type)
+    return value, f"coalesce({(call.failed or 'FALSE').format(*names)}, FALSE)"
 
 
 def _collected(
