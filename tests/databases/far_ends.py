@@ -28,17 +28,20 @@ from tests.databases.running import Database
 from tests.databases.shown import Cell, OddValue, ShownColumn, ShownTable, differences
 from tests.support.commands import objects, verified
 
-SERVERS = """log: {{bootstrap_servers: '127.0.0.1:{TAILORBIRD_PORT_KAFKA}'}}
+SERVERS = """log: {{bootstrap_servers: '127.0.0.1:{TAILORBIRD_PORT_KAFKA}', topics: {topics}}}
 hbase: {{thrift: '127.0.0.1:{TAILORBIRD_PORT_THRIFT}', zookeeper: '127.0.0.1:{TAILORBIRD_PORT_ZOOKEEPER}'}}
 solr: {{url: 'http://127.0.0.1:{TAILORBIRD_PORT_SOLR}/solr'}}
 """
 
 
-def declared(database: Database, name: str, tables: Iterable[str], file: Path, queries: str = "") -> FarEnds:
+def declared(
+    database: Database, name: str, tables: Iterable[str], file: Path, queries: str = "", topics: str = "per_table"
+) -> FarEnds:
     """Write a topology with a copy and an index of each of these tables, and create what it needs in HBase and Solr.
 
     `queries` declares more tables. Nothing is started."""
-    text, shown = database.topology_text(SERVERS.format(**os.environ), name), database.shown()
+    servers = SERVERS.format(**os.environ, topics=topics)
+    text, shown = database.topology_text(servers, name), database.shown()
     copies = {f"t{number}": table for number, table in enumerate(tables)}
     schema = "public" if "postgresql" in text else database.name
     text = text.partition("  w: {query:")[0]

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from cdc.model.naming import table_named
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
@@ -43,7 +44,7 @@ class ThreadedKafkaCapture(ThreadedCapture):
         return cast("OpenLog", DyingKafkaLog(self, KafkaLog(self.topology, self.source, topics)))
 
     def records(self) -> dict[str, list[Record]]:
-        """Return the committed records by topic, partition by partition."""
+        """Return the committed records by table's topic, partition by partition, as if no tables shared a topic."""
         consumer = Consumer({
             "bootstrap.servers": self.servers, "group.id": self.topology.name, "isolation.level": "read_committed",
             "enable.partition.eof": True,
@@ -63,8 +64,11 @@ class ThreadedKafkaCapture(ThreadedCapture):
                     place = message.topic() or "", message.partition() or 0
                     error = message.error()
                     if error is None:
-                        record = Record(place[0], message.key() or b"", message.value(), place[1])
-                        found.setdefault(place[0], []).append(record)
+                        stored = message.key() or b""
+                        name = table_named(stored) or place[0]
+                        key = self.topology.routing.own_key(name, stored)
+                        assert key is not None
+                        found.setdefault(name, []).append(Record(name, key, message.value(), place[1]))
                     elif error.code() == KafkaError._PARTITION_EOF:
                         left.discard(place)
         finally:

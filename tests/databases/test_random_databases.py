@@ -73,17 +73,21 @@ def test_a_hundred_random_databases(server: Servers, name: str) -> None:
 @pytest.mark.matrix
 @pytest.mark.kafka
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4", "postgresql-18"])
+@pytest.mark.parametrize(
+    ("name", "topics"), [("mysql-8.0", "per_source"), ("mariadb-11.4", "per_table"), ("postgresql-18", "per_database")]
+)
 def test_verify_raises_no_alarm(
-    server: Servers, name: str, stack: Stack, unique: Callable[[str], str], tmp_path: Path,
+    server: Servers, name: str, topics: str, stack: Stack, unique: Callable[[str], str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """The same databases, captured into Kafka: `verify` of the log reports equality, or why it could not compare."""
+    """The same databases, captured into Kafka: `verify` of the log reports equality, or why it could not compare, also
+    if many tables share a topic."""
     monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
     verdicts: list[Verdict] = []
 
     def capture(database: Database, random: Random, kills: int) -> ThreadedCapture:
-        text = database.topology_text(f"log: {{bootstrap_servers: '{brokers()}'}}\n", unique("random"))
+        log = f"log: {{bootstrap_servers: '{brokers()}', topics: {topics}}}\n"
+        text = database.topology_text(log, unique("random"))
         topology = read_topology(text, file="random.yml", environ={})
         return ThreadedKafkaCapture(topology, random, kills, servers=brokers())
 

@@ -24,9 +24,9 @@ pytestmark = [
 SEED, CASES, TABLES = 42, range(300, 312), 12
 
 
-@pytest.mark.parametrize("name", ["mysql-8.0", "postgresql-18"])
+@pytest.mark.parametrize(("name", "topics"), [("mysql-8.0", "per_table"), ("postgresql-18", "per_database")])
 def test_random_databases_reach_solr(
-    name: str, stack: Stack, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, topics: str, stack: Stack, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A capture starts in the middle of their traffic and is killed. Then joins and indexes read its topics from their
     beginning, with all that the traffic did to the tables.
@@ -38,7 +38,8 @@ def test_random_databases_reach_solr(
 
     def capture(database: Database, random: Random, kills: int) -> ThreadedCapture:
         databases.append(database)
-        text = database.topology_text(f"log: {{bootstrap_servers: '{brokers()}'}}\n", topology_name)
+        log = f"log: {{bootstrap_servers: '{brokers()}', topics: {topics}}}\n"
+        text = database.topology_text(log, topology_name)
         topology = read_topology(text, file="random.yml", environ={})
         return ThreadedKafkaCapture(topology, random, kills, servers=brokers())
 
@@ -46,7 +47,7 @@ def test_random_databases_reach_solr(
         capturing.stop()
         shown, published, passed = databases[0].shown(), capturing.published(), capturing.passed()
         tables = [one for one in sorted(published) if one not in passed and one in shown and shown[one].rows]
-        with declared(databases[0], topology_name, tables[:TABLES], tmp_path / "random.yml") as far:
+        with declared(databases[0], topology_name, tables[:TABLES], tmp_path / "random.yml", topics=topics) as far:
             far.pipeline.start()
             rows.append(far.must_equal(1200))
             far.must_raise_no_alarm()

@@ -15,13 +15,13 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import yaml
 
 from cdc.formats.debezium import to_envelope
 from cdc.model.event import ChangeEvent, Op, SourceInfo
-from cdc.model.naming import change_topic
+from cdc.model.naming import Routing, TopicRouting, change_topic
 from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import Canonical
 from cdc.topology.reader import read_topology
@@ -46,7 +46,7 @@ class Case:
     """A test case. `tables`: source.table → column → type (a trailing `?`: nullable), the key columns under `key`.
 
     `views`: tables of the topology that the query reads, by name with query and row_key. `dead_letters`: the reasons of
-    the expected dead letters. `watermarks`: the lateness of its append-only tables.
+    the expected dead letters. `watermarks`: the lateness of its append-only tables. `topics`: `log.topics`.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -58,6 +58,7 @@ class Case:
     dead_letters: list[str] = field(default_factory=list)
     watermarks: dict[str, str] = field(default_factory=dict)
     why: str = ""
+    topics: str = ""
     name: str = "law"
 
     def text(self) -> str:
@@ -77,7 +78,8 @@ class Case:
             late = self.watermarks.get(name)
             made["tables"][table] = {} if late is None else {"append_only": "true", "watermark": late}
         wanted = {"query": self.query, "row_key": self.row_key}
-        value = {"name": self.name, "sources": sources, "tables": {"wide": wanted, **self.views}}
+        log = {"topics": self.topics or "per_table"}
+        value = {"name": self.name, "log": log, "sources": sources, "tables": {"wide": wanted, **self.views}}
         return read_topology(yaml.safe_dump(value, sort_keys=False), file="case.yml", environ={})
 
     def schemas(self) -> dict[TableId, TableSchema]:
@@ -165,9 +167,10 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
 
 def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], int]) -> list[Logged]:
     """Return records of the topics; a tombstone follows each delete, a TRUNCATE goes to every partition."""
-    records = []
+    records, routing = [], Routing(topology=case.name, topics=cast(TopicRouting, case.topics or "per_table"))
 
-    def append(topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
+    def append(name: str, partition: int, key: bytes, value: bytes | None) -> None:
+        topic, key = routing.topic(name), routing.stored_key(name, key)
         offset = ends.get((topic, partition), 0)
         ends[topic, partition] = offset + 1
         records.append(Logged(topic=topic, partition=partition, offset=offset, key=key, value=value))
@@ -226,7 +229,7 @@ class Prepared:
 
 def prepared(case: Case) -> Prepared:
     """Return the topology, plan and oracle of a case; those of the last case if only the history differs."""
-    wanted = json.dumps([case.tables, case.query, case.row_key, case.views, case.delivery, case.altered])
+    wanted = json.dumps([case.tables, case.query, case.row_key, case.views, case.delivery, case.altered, case.topics])
     if wanted not in _PREPARED:
         _PREPARED.clear()  # one oracle at a time: they share a database
         topology = case.topology()

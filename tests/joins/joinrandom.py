@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc.model.types import Canonical
@@ -37,10 +37,9 @@ Join = tuple[Alias, str, list[str]]  # the joined table, the kind, and the condi
 
 def random_case(seed: int, query: int | None = None) -> Case:
     """Return the case of a seed, the same in every run. `query`: the seed of its schemas and SELECT, which many
-    share."""
-    if query is None:
-        return Generator(random.Random(seed)).case()
-    return Generator(random.Random(query), random.Random(seed)).case()
+    share. Half of the queries read topics of several tables."""
+    case = Generator(random.Random(seed if query is None else query), random.Random(seed)).case()
+    return replace(case, topics=("", "per_database", "", "per_source")[(seed if query is None else query) % 4])
 
 
 class Generator:

@@ -217,10 +217,12 @@ class Simulation:
             elif isinstance(found, Truncated):
                 changes += repaired(self.reader, found, partial(self._before, at, one.offset), self.most)
                 if found.source.needs_latest:
-                    states.truncation_points[at] = max(found.sequence, states.truncation_points.get(at, 0))
-                    messages.append(TruncationPoint(one.topic, one.partition, found.sequence).message())
+                    of = (found.source.name, one.partition)
+                    states.truncation_points[of] = max(found.sequence, states.truncation_points.get(of, 0))
+                    messages.append(TruncationPoint(*of, found.sequence).message())
             elif found is not None and (
-                not found.source.needs_latest or found.sequence >= states.truncation_points.get(at, 0)
+                not found.source.needs_latest
+                or found.sequence >= states.truncation_points.get((found.source.name, one.partition), 0)
             ):
                 changes.append(found)
         passed = self._latest(changes, states)
@@ -242,7 +244,7 @@ class Simulation:
     ) -> Iterator[tuple[int, Message]]:
         """Yield a record's messages for joins by time: rows to match, rows that are emitted at once, dead letters."""
         for side in self.sides:
-            if side.source.topic != record.topic:
+            if side.source is not found.source:
                 continue
             reason = fault_of(found)
             if reason is None and isinstance(found, Changed) and found.after is not None:
@@ -275,7 +277,7 @@ class Simulation:
                 passed.append(change)
                 continue
             message = latest_message(change)
-            groups.setdefault((change.source.topic, message.k), []).append((change, message))
+            groups.setdefault((change.source.name, message.k), []).append((change, message))
         for at, some in groups.items():
             messages = self.shuffle([message for _, message in some])
             state, found = latest_step(states.latest.get(at), messages)

@@ -53,6 +53,7 @@ log:
   partitions: ${PARTITIONS:-4}
   replication_factor: 3
   min_compaction_lag: 2d
+  topics: per_table
   security:
     protocol: SASL_SSL
     mechanism: PLAIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc.model.naming import change_topic, positions_topic, schemas_topic, upsert_topic
+from cdc.model.naming import positions_topic, schemas_topic, upsert_topic
 from cdc.model.schema import TableId, TableSchema
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Topology
@@ -27,7 +27,7 @@ class World:
         self.servers, self.schemas = servers or Servers(), dict(schemas)
         list(apply(topology, plan(topology, stores(self.servers)), stores(self.servers)))
         listed = {table for source in topology.sources.values() for table in source.tables}
-        topics = {change_topic(topology.name, table) for table in listed | schemas.keys()}
+        topics = {topology.routing.topic_of(table) for table in listed | schemas.keys()}
         topics |= {upsert_topic(topology.name, one.name) for one in topology.tables.values() if one.sink == "kafka"}
         own = {positions_topic(topology.name): 1, schemas_topic(topology.name): 1}
         self.partitions = dict.fromkeys(topics, topology.log.partitions) | own
@@ -58,7 +58,7 @@ class World:
 
     def seen(self, topology: Topology) -> SeenTopology:
         """Return what `look` would find for the same or another file."""
-        known = {table for table in self.schemas if change_topic(topology.name, table) in self.partitions}
+        known = {table for table in self.schemas if topology.routing.topic_of(table) in self.partitions}
         return SeenTopology(
             steps=foreseen(topology, stores(self.servers)),
             captured=self.captured & frozenset(topology.sources),

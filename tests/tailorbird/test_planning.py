@@ -174,6 +174,11 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
         edited(("tables:\n  wide", "log: {partitions: 4}\ntables:\n  wide")),
         [("refuse", "topic", "t.s.d.orders"), ("refuse", "topic", "t.s.d.items")],
     ),
+    "tables share topics": (
+        edited(("tables:\n  wide", "log: {topics: per_database}\ntables:\n  wide")),
+        [("read", "source", "s.d.orders"), ("read", "source", "s.d.items"), REBUILT, SUMS, FOLLOWS,
+         ("leave", "topic", "t.s.d.items"), ("leave", "topic", "t.s.d.orders")],
+    ),
     "rows go to a topic": (
         edited(("row_key: [name]", "row_key: [name]\n    sink: kafka")),
         [SUMS, ("leave", "table", "t:sums")],
@@ -186,6 +191,19 @@ def test_every_kind_of_change_has_its_steps(case: str) -> None:
     """Neither a step too few, which would leave stale rows, nor one too many, which would cost hours for nothing."""
     text, wanted = CASES[case]
     assert steps(planned(world_of(), text)) == wanted
+
+
+def test_a_change_of_the_topics_is_explained() -> None:
+    """The plan names the former setting, and the topic into which the rows are read."""
+    found = planned(world_of(), edited(("tables:\n  wide", "log: {topics: per_source}\ntables:\n  wide")))
+    why = {one.name: one.why for one in found}
+    assert why["s.d.orders"] == (
+        "log.topics was per_table when its rows were read: they are read again, into topic t.s.all_tables, "
+        "when the capture restarts"
+    )
+    assert (
+        why["wide"] == "log.topics was per_table when its state was built; first s.d.items, s.d.orders must be captured"
+    )
 
 
 def test_a_topology_that_never_ran_is_made_and_read() -> None:

@@ -4,12 +4,19 @@ name."""
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
 from cdc.model.escapes import bounded, escaped, unescaped
 from cdc.model.schema import TableId
 
 # Key of a change topic's truncate markers: a JSON text. Keys of rows are JSON objects.
 TRUNCATE_KEY = b'"truncate"'
+TopicRouting = Literal["per_table", "per_database", "per_source"]
+# In a topic of several tables, each record's key is an object whose first field names the record's table. Debezium's
+# `ByLogicalTableRouter` writes the same field.
+_NAMED = b'{"__dbz__physicalTableIdentifier":"'
 _LONGEST = 249  # characters of a topic's name
 _TOPIC = re.compile(rf"[a-zA-Z0-9._-]{{1,{_LONGEST}}}")
 
@@ -52,6 +59,67 @@ def table_of(topology: str, topic: str) -> TableId | None:
     except ValueError:
         return None
     return table if change_topic(topology, table) == topic else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routing:
+    """The topics in Kafka to which the changes of tables are written.
+
+    Everywhere else a table's changes have the name of its `change_topic`, and its records the keys of a topic of its
+    own. Only the code that reads and writes Kafka translates these names and keys, with this class.
+
+    - `per_table`: each table has its own topic, `change_topic`.
+    - `per_database`: the tables of a database share `topology.source.database`.
+    - `per_source`: the tables of a source share `topology.source.all_tables`.
+
+    A table whose `change_topic` had to be shortened within its database's name keeps a topic of its own.
+    """
+
+    topology: str
+    topics: TopicRouting = "per_table"
+
+    def topic_of(self, table: TableId) -> str:
+        """Return the topic in Kafka that contains a table's changes."""
+        return self.topic(change_topic(self.topology, table))
+
+    def topic(self, name: str) -> str:
+        """Return the topic in Kafka of a table, by its `change_topic`. Any other topic is returned as it is."""
+        return name if self.topics == "per_table" else _routed(self.topology, self.topics, name)
+
+    def shares(self, name: str) -> bool:
+        """Return whether the records of `name` are in a topic of several tables."""
+        return self.topic(name) != name
+
+    def stored_key(self, name: str, key: bytes) -> bytes:
+        """Return the key that a record of `name` has in Kafka. A truncate marker's key has the table's name only."""
+        if not self.shares(name):
+            return key
+        begin = _NAMED + name.encode() + b'"'
+        return begin + b"}" if key == TRUNCATE_KEY else begin + b"," + key[1:]
+
+    def own_key(self, name: str, key: bytes) -> bytes | None:
+        """Return a record's key without the table's name; inverse of `stored_key`. None if it is another table's."""
+        if not self.shares(name):
+            return key
+        begin = _NAMED + name.encode() + b'"'
+        if not key.startswith(begin):
+            return None
+        return TRUNCATE_KEY if key[len(begin) :] == b"}" else b"{" + key[len(begin) + 1 :]
+
+
+def table_named(key: bytes | None) -> str:
+    """Return the `change_topic` in the key of a record in a topic of several tables. Empty if it contains none."""
+    if key is None or not key.startswith(_NAMED):
+        return ""
+    return key[len(_NAMED) : key.find(b'"', len(_NAMED))].decode("ascii", "replace")
+
+
+@lru_cache(1 << 17)
+def _routed(topology: str, topics: TopicRouting, name: str) -> str:
+    parts = name.split(".")
+    if len(parts) != 4 or parts[0] != topology:
+        return name
+    return ".".join(parts[:3]) if topics == "per_database" else f"{parts[0]}.{parts[1]}.all_tables"
 
 
 def schemas_topic(topology: str) -> str:

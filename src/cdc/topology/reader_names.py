@@ -16,8 +16,13 @@ def check_names(topology: Topology) -> None:
     own = naming.control_topics(topology.name)
     taken = {naming.distinguished(topic): topic for topic in own}
     for source in topology.sources.values():
+        common = set[str]()
         for table in source.tables:
-            topic = naming.change_topic(topology.name, table)
+            topic = topology.routing.topic_of(table)
+            if topology.routing.shares(naming.change_topic(topology.name, table)):
+                if topic in common:
+                    continue
+                common.add(topic)
             _take(topology, taken, topic, _path(topology, source, table), "one of the two tables only")
     for name, joined in topology.tables.items():
         if joined.sink == "kafka":

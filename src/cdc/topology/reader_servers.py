@@ -13,6 +13,7 @@ from cdc.grammar.keys import DeclaredKey, Keys, Section, section
 from cdc.grammar.values import Value
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
 from cdc.model.errors import MissingSecret, TopologyError
+from cdc.model.naming import TopicRouting
 from cdc.topology.roles import ROLES, has_login
 from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
 
@@ -71,6 +72,11 @@ LOG: Keys = {
         about="`min.compaction.lag.ms` of the change topics. A join that was stopped for longer must be rebuilt.",
         default="7d",
     ),
+    "topics": DeclaredKey(
+        form=one_of(*get_args(TopicRouting)),
+        about="The tables that share a topic: none, those of a database (schema), or those of a source.",
+        default="per_table",
+    ),
 }
 HBASE: Keys = {
     "thrift": DeclaredKey(form=ADDRESS, about="Thrift server: reads and writes of rows.", default="127.0.0.1:9090"),
@@ -117,6 +123,7 @@ def read_log(value: Value) -> Log:
         partitions=s.take("partitions"),
         replication_factor=s.take("replication_factor"),
         min_compaction_lag=s.take("min_compaction_lag"),
+        topics=s.take("topics"),
     )
     s.end()
     return log

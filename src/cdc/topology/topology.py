@@ -11,6 +11,7 @@ from cdc.model.brokers import Brokers, KafkaSecurity
 from cdc.model.errors import TopologyError
 from cdc.model.escapes import meanings
 from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
+from cdc.model.naming import Routing, TopicRouting
 from cdc.model.polling import Poll
 from cdc.model.schema import TableId
 from cdc.model.tls import TLS_IF_OFFERED, SecuredAddress, Tls, is_loopback
@@ -179,16 +180,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The Kafka cluster and the settings of topics; `min_compaction_lag` in seconds.
+    """The Kafka cluster and the settings of topics; `min_compaction_lag` in seconds. `topics`: which tables share one.
 
-    `roles` are the logins of single roles (`cdc.topology.roles`), or the error that explains which secret this host
-    lacks.
+    `roles` are the logins of single roles (`cdc.topology.roles`), or the error that explains which secret is missing.
     """
 
     brokers: Brokers
     partitions: int
     replication_factor: int
     min_compaction_lag: float
+    topics: TopicRouting = "per_table"
     roles: Mapping[str, KafkaSecurity | TopologyError] = field(default_factory=dict)
 
     @property
@@ -257,11 +258,8 @@ class Joins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A Solr collection of a joined table. `search` are the columns that are searchable by words.
-
-    `commit_within` is the delay (seconds) until a document is visible. `stub_retention` is the minimum time (seconds)
-    for which the tombstone of a deleted row is kept.
-    """
+    """A Solr collection of a joined table. `search`: the columns that are searchable by words. `commit_within`: the
+    delay (seconds) until a document is visible. `stub_retention`: for how many seconds tombstones of rows are kept."""
 
     name: str
     table: str
@@ -312,10 +310,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """Everything that one YAML file declares. Every mapping is by name, in the order of the file.
-
-    `lines` maps the path of each value to its line, for error messages.
-    """
+    """Everything that one YAML file declares. Every mapping is by name, in the order of the file. `lines` maps the path
+    of each value to its line, for error messages."""
 
     name: str
     file: str
@@ -341,6 +337,11 @@ class Topology:
         """Return whether a check reads the ledger, so that a process should maintain it."""
         return any(check.covers("log") for check in self.checks.values())
 
+    @property
+    def routing(self) -> Routing:
+        """Return the mapping from tables to topics in Kafka."""
+        return Routing(topology=self.name, topics=self.log.topics)
+
     def line(self, path: str) -> int:
         """Return the line of the value at a dotted path (`tables.orders_wide.query`), or of its nearest ancestor that
         has one."""
@@ -349,11 +350,9 @@ class Topology:
         return self.lines.get(path, 1)
 
     def error(self, path: str, what: str, expected: str, *, line_offset: int = 0) -> TopologyError:
-        """Return a TopologyError at a path; `line_offset` counts lines inside the value, e.g. 2 for a query's third
-        line."""
-        return TopologyError(
-            file=self.file, line=self.line(path) + line_offset, path=path, what=what, expected=expected
-        )
+        """Return a TopologyError at a path; `line_offset` counts lines inside the value: 2 for a query's third line."""
+        line = self.line(path) + line_offset
+        return TopologyError(file=self.file, line=line, path=path, what=what, expected=expected)
 
     def table_id(self, parts: tuple[str, ...]) -> TableId | None:
         """Return the captured table that a query names by two parts (source, table) or three; None if there is none."""

@@ -38,7 +38,7 @@ class KafkaChanges:
     thread."""
 
     def __init__(self, topology: Topology, sources: Sequence[str] = ()) -> None:
-        self._topology = topology
+        self._topology, self._routing = topology, topology.routing
         self._sources = tuple(sources or topology.sources)
         self._released = KafkaReleased(topology, self._sources)
         self._schemas = _SchemaTopics(topology)
@@ -62,12 +62,12 @@ class KafkaChanges:
         return tuple(
             table
             for table in sorted(self._schemas.records.tables())
-            if table.source in self._sources and change_topic(self._topology.name, table) in ends
+            if table.source in self._sources and self._routing.topic_of(table) in ends
         )
 
     def begins(self, table: TableId) -> Offsets:
         """Return the first retained offset of each partition of a table's topic. Implements `ChangeTables`."""
-        topic, released = change_topic(self._topology.name, table), self.released(table)
+        topic, released = self._routing.topic_of(table), self.released(table)
         if not any(released.values()):  # the topic may not exist before its first record
             return dict.fromkeys(released, 0)
         with self._translated(), self._consumer() as consumer:
@@ -76,13 +76,13 @@ class KafkaChanges:
 
     def released(self, table: TableId) -> Offsets:
         """Return, for each partition of a table's topic, the end offset in the source's newest checkpoint."""
-        return self._released.ends.get(change_topic(self._topology.name, table), {})
+        return self._released.ends.get(self._routing.topic_of(table), {})
 
     def read(self, table: TableId, starts: Offsets, ends: Offsets) -> ChangeBatch:
         """Implements `ChangeTables.read`."""
-        topic = change_topic(self._topology.name, table)
+        topic = self._routing.topic_of(table)
         with self._translated(), self._consumer() as consumer:
-            found = _read(consumer, topic, starts, ends)
+            found = _read(consumer, topic, starts, ends, self._of(table))
         with self._translated():
             self._schemas.read()  # read schemas after the rows, so that those of the same commits are included
         try:
@@ -90,9 +90,14 @@ class KafkaChanges:
         except Fatal as error:
             raise Fatal(f"topic {topic}: {error.message}", error.hint) from error
 
+    def _of(self, table: TableId) -> Callable[[bytes | None], bool]:
+        """Return the function that says whether a record with a key, in the table's topic, is one of the table."""
+        name, routing = change_topic(self._topology.name, table), self._routing
+        return lambda key: routing.own_key(name, key or b"") is not None
+
     def before(self, table: TableId, reached: Callable[[Position], bool]) -> Offsets | None:
         """Implements `ChangeTables.before`, by some dozens of short reads of `…positions`."""
-        topic = change_topic(self._topology.name, table)
+        topic = self._routing.topic_of(table)
         partition = source_topics(self._topology, self._topology.sources[table.source]).positions_partition
         with self._translated(), self._consumer() as consumer:
             marks = PositionRecords(consumer, self._topology.name, table.source, partition)
@@ -146,8 +151,13 @@ class KafkaChanges:
 _Found = tuple[dict[int, list[LogBytes]], dict[int, int], dict[int, int], set[int]]
 
 
-def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Found:
-    """Return the arguments of `merge`: at least one record of each partition, unless nothing is left to read there."""
+def _read(
+    consumer: Consumer, topic: str, starts: Offsets, ends: Offsets, own: Callable[[bytes | None], bool]
+) -> _Found:
+    """Return the arguments of `merge`: at least one record of each partition, unless nothing is left to read there.
+
+    Only records whose key `own` accepts are returned, because a topic may contain those of several tables.
+    """
     nexts = {p: starts.get(p, 0) for p in ends}
     whole = {p for p, end in ends.items() if nexts[p] >= end}
     found: dict[int, list[LogBytes]] = {p: [] for p in ends}
@@ -172,9 +182,11 @@ def _read(consumer: Consumer, topic: str, starts: Offsets, ends: Offsets) -> _Fo
                 if p in whole:
                     continue
                 if offset < ends[p]:
-                    value = message.value()
-                    found[p].append(LogBytes(offset, value, message.timestamp()[1]))
-                    size, count, nexts[p] = size + len(value or b""), count + 1, offset + 1
+                    nexts[p] = offset + 1
+                    if own(message.key()):
+                        value = message.value()
+                        found[p].append(LogBytes(offset, value, message.timestamp()[1]))
+                        size, count = size + len(value or b""), count + 1
                 if offset + 1 >= ends[p]:
                     nexts[p], whole = ends[p], whole | {p}
             # read_committed consumers wait for the commit marker, which may not have reached every partition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -13,6 +13,7 @@ from cdc.model.naming import change_topic, positions_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
+from ingest.ledger.common_topics import CommonTopics
 from ingest.ledger.fold import LogRecord
 from ingest.ledger.ledger import Partition, TopologyLedger, read_reach
 
@@ -51,7 +52,8 @@ class KafkaLedger:
         self._at_end: dict[Partition, bool] = {}
         self._ended = False
         self._newest: dict[TableId, TableSchema] = {}
-        self._absent = set[str]()  # topics of tables that have no record yet
+        self._absent = set[str]()  # tables whose topic does not exist yet, because they have no record
+        self._common = CommonTopics(topology.routing, topology_ledger)
         self._consumer = Consumer(
             topology.log.brokers.reader(
                 "tailorbird-ledger", fetch_wait_max_ms=5 if prompt else 50, queued_max_messages_kbytes=65_536
@@ -73,6 +75,7 @@ class KafkaLedger:
                     raise Retriable("Kafka does not return the schemas", _RUNNING)
             for schema in self._newest.values():
                 self._resume_table(schema)
+            self._rewind(self._common.starts())
             self._assign(
                 (self._positions, number, max(low, high - _POSITIONS))
                 for number in known[self._positions].partitions
@@ -135,10 +138,16 @@ class KafkaLedger:
             ended.pop((topic, partition), None)
             self._at_end[topic, partition] = False
         for (topic, partition), found in records.items():
-            self._topology_ledger.records(topic, partition, found, found[-1].offset + 1, now_ms)
+            if self._common.contains(topic):
+                self._common.fold(topic, partition, found, now_ms)
+            else:
+                self._topology_ledger.records(topic, partition, found, found[-1].offset + 1, now_ms)
         for (topic, partition), offset in ended.items():
             self._at_end[topic, partition] = True
-            self._topology_ledger.ended(topic, partition, offset)
+            if self._common.contains(topic):
+                self._common.ended(topic, partition, offset)
+            else:
+                self._topology_ledger.ended(topic, partition, offset)
         return count
 
     def _schema(self, message: Message) -> set[Partition]:
@@ -148,24 +157,53 @@ class KafkaLedger:
             return set()
         self._newest[schema.table_id] = schema
         # at the start, only the last schema of each table matters
-        return self._resume_table(schema) if len(self._at_end) > 1 else set()
+        if len(self._at_end) <= 1:
+            return set()
+        return self._resume_table(schema) | self._rewind(self._common.starts())
 
     def _resume_table(self, schema: TableSchema) -> set[Partition]:
-        topic, known = (
+        name, known = (
             change_topic(self._topology.name, schema.table_id),
             schema.table_id in self._topology_ledger.tables,
         )
-        again = self._topology_ledger.schema(schema, topic)
+        again = self._topology_ledger.schema(schema, name)
+        if self._topology.routing.shares(name):
+            self._common.again(again)
+            again = []
         if again and self._folding:
             self._consumer.incremental_unassign([TopicPartition(*one) for one in again])
             self._assign((*one, OFFSET_BEGINNING) for one in again)
         if known or schema.table_id in self._topology_ledger.without:
             return set(again)
-        self._start(topic)
+        self._start(name)
         return set(again)
+
+    def _rewind(self, starts: Mapping[Partition, int]) -> set[Partition]:
+        """Read partitions of several tables from these offsets on. Returns those that were being read already."""
+        if not self._folding:
+            return set()
+        reading = {one for one in starts if one in self._at_end}
+        if reading:
+            self._consumer.incremental_unassign([TopicPartition(*one) for one in reading])
+        self._assign((*one, offset or OFFSET_BEGINNING) for one, offset in starts.items())
+        return reading
+
+    def _start_common(self, name: str, topic: str) -> None:
+        """Open the stores of a table that shares a topic. Their partitions are read from `CommonTopics.starts` on."""
+        partitions = self._consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions
+        (self._absent.discard if partitions else self._absent.add)(name)
+        for number in partitions:
+            begin = self._topology_ledger.assigned(name, number)
+            if begin > self._ends(topic, number)[1] and self._folding:
+                self._topology_ledger.lost(name, number)
+                begin = 0
+            self._common.start(name, topic, number, begin)
 
     def _start(self, topic: str) -> None:
         """Start to read a table's topic. If it does not exist yet, a position that names a record of it tries again."""
+        if (common := self._topology.routing.topic(topic)) != topic:
+            self._start_common(topic, common)
+            return
         starts = []
         partitions = self._consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions
         (self._absent.discard if partitions else self._absent.add)(topic)
@@ -193,5 +231,7 @@ class KafkaLedger:
         if reach is not None:
             self._topology_ledger.position(reach)
             if self._absent:
-                for topic in self._absent & {topic for (topic, _), end in reach.ends.items() if end}:
-                    self._start(topic)
+                written = {topic for (topic, _), end in reach.ends.items() if end}
+                for name in [one for one in self._absent if self._topology.routing.topic(one) in written]:
+                    self._start(name)
+                self._rewind(self._common.starts())

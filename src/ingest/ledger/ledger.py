@@ -15,11 +15,13 @@ from cdc.merkle.canonical import CoveredColumns, covered
 from cdc.merkle.leaves import Grid, grid_of
 from cdc.merkle.tree import Digest, Leaves
 from cdc.model.event import Position
+from cdc.model.naming import Routing
 from cdc.model.schema import TableId, TableSchema
 from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowPlace, RowStore, TaggedChange
 from ingest.ledger.places import Reach, as_of, tag_of
 
 Partition = tuple[str, int]  # topic, partition
+_MOST_SCANNED = 50_000  # records of other tables after which a table's store notes that it has none of them
 _MOST_WAITING = 4_000  # maximum number of positions that wait until the topics are read up to them
 
 
@@ -65,9 +67,11 @@ class SourceReach:
 
 @dataclass(slots=True)
 class PartitionLedger:
-    """The ledger of one table, with one store per partition of its topic."""
+    """The ledger of one table, with one store per partition of its topic. `name` is its `naming.change_topic`, `topic`
+    the topic in Kafka, which may contain other tables, too (`naming.Routing`)."""
 
     schema: TableSchema
+    name: str
     topic: str
     covered: CoveredColumns
     grid: Grid
@@ -136,34 +140,48 @@ class PartitionLedger:
 
 
 class TopologyLedger:
-    """The ledgers of all tables of a topology. `open_store(topic, partition, shape)` opens the store of a partition.
+    """The ledgers of all tables of a topology, by `naming.change_topic`. `open_store(name, partition, shape)` opens the
+    store of a partition.
 
-    `masked(schema)` returns the masked columns of a table.
+    `masked(schema)` returns the masked columns of a table. `routing` gives the topics in Kafka, to which the ends of
+    positions belong.
     """
 
     def __init__(
-        self, open_store: Callable[[str, int, str], PartitionStore], masked: Callable[[TableSchema], Sequence[str]]
+        self,
+        open_store: Callable[[str, int, str], PartitionStore],
+        masked: Callable[[TableSchema], Sequence[str]],
+        routing: Routing | None = None,
     ) -> None:
-        self._open, self._masked = open_store, masked
+        self._open, self._masked, self._routing = open_store, masked, routing
+        self._sharing: dict[str, dict[str, PartitionLedger]] = {}  # topic in Kafka → the ledgers of its tables
+        # of topics with several tables: stores that have only the next offset, and the offsets at the last `_catch_up`
+        self._marks, self._caught_up = dict[Partition, PartitionStore](), dict[Partition, int]()
         self.tables: dict[TableId, PartitionLedger] = {}
         self.without: dict[TableId, str] = {}  # tables without a digest, with the reason
         self._topics: dict[str, PartitionLedger] = {}
         self._waiting: dict[str, list[SourceReach]] = {}
         self.reached: dict[str, SourceReach] = {}
 
-    def schema(self, schema: TableSchema, topic: str) -> list[Partition]:
+    def knows(self, name: str) -> bool:
+        """Return whether there is a ledger of a table, given by its `naming.change_topic`."""
+        return name in self._topics
+
+    def schema(self, schema: TableSchema, name: str) -> list[Partition]:
         """Set the newest schema of a table. Returns the partitions that must be read again from the beginning: all
         open ones if the text of rows changed, otherwise none. A table without a digest goes to `without`."""
-        what = covered(schema, self._masked(schema))
+        what, topic = covered(schema, self._masked(schema)), self._routing.topic(name) if self._routing else name
         if what.without_grid:
             self.without[schema.table_id] = what.without_grid
-            self._topics.pop(topic, None)
+            self._topics.pop(name, None)
+            self._sharing.get(topic, {}).pop(name, None)
             self.tables.pop(schema.table_id, None)
             return []
         self.without.pop(schema.table_id, None)
         known = self.tables.get(schema.table_id)
-        partition_ledger = PartitionLedger(schema=schema, topic=topic, covered=what, grid=grid_of(schema))
-        self.tables[schema.table_id] = self._topics[topic] = partition_ledger
+        partition_ledger = PartitionLedger(schema=schema, name=name, topic=topic, covered=what, grid=grid_of(schema))
+        self.tables[schema.table_id] = self._topics[name] = partition_ledger
+        self._sharing.setdefault(topic, {})[name] = partition_ledger
         if known is None:
             return []
         for number, store in known.stores.items():
@@ -172,34 +190,64 @@ class TopologyLedger:
             return []
         for store in known.stores.values():
             store.begin_again(what.shape)
-        return [(topic, number) for number in known.stores]
+        return [(name, number) for number in known.stores]
 
-    def assigned(self, topic: str, partition: int) -> int:
+    def assigned(self, name: str, partition: int) -> int:
         """Open the store of a partition, and return the offset to read from."""
-        partition_ledger = self._topics[topic]
-        store = self._open(topic, partition, partition_ledger.covered.shape)
+        partition_ledger = self._topics[name]
+        store = self._open(name, partition, partition_ledger.covered.shape)
         self._keep(partition_ledger, partition, store)
         return store.next_offset
 
-    def lost(self, topic: str, partition: int) -> None:
+    def next_offset(self, name: str, partition: int) -> int:
+        """Return the offset from which on a partition has not been read."""
+        partition_ledger = self._topics.get(name)
+        stores = {} if partition_ledger is None else partition_ledger.stores
+        return stores[partition].next_offset if partition in stores else 0
+
+    def read_to(self, topic: str, partition: int, offset: int) -> None:
+        """Note that the records of all tables before an offset of their common topic in Kafka were applied."""
+        self._mark(topic, partition).seen(offset)
+        if offset > self._caught_up.get((topic, partition), 0) + _MOST_SCANNED:
+            self._catch_up(topic, partition, offset)
+
+    def rewound(self, topic: str, partition: int, offset: int) -> None:
+        """Note that a partition of several tables is read again from an offset, because one of them needs it."""
+        mark = self._mark(topic, partition)
+        mark.begin_again("offset")
+        mark.seen(offset)
+
+    def _catch_up(self, topic: str, partition: int, offset: int) -> None:
+        """Note in the stores of all tables how far they were read, so that a restart reads few records again."""
+        self._caught_up[topic, partition] = offset
+        for one in self._sharing.get(topic, {}).values():
+            if partition in one.stores:
+                one.stores[partition].seen(offset)
+
+    def _mark(self, topic: str, partition: int) -> PartitionStore:
+        if (topic, partition) not in self._marks:
+            self._marks[topic, partition] = self._open(topic, partition, "offset")
+        return self._marks[topic, partition]
+
+    def lost(self, name: str, partition: int) -> None:
         """Reset a partition whose topic was recreated, so that it is read from the beginning."""
-        partition_ledger = self._topics[topic]
+        partition_ledger = self._topics[name]
         partition_ledger.stores[partition].begin_again(partition_ledger.covered.shape)
 
     def records(
-        self, topic: str, partition: int, records: Sequence[LogRecord], next_offset: int, now_ms: int
+        self, name: str, partition: int, records: Sequence[LogRecord], next_offset: int, now_ms: int
     ) -> int:  # fmt: skip
-        """Apply records of a partition, in order. Returns the number of records that changed a row."""
-        partition_ledger = self._topics.get(topic)
+        """Apply records of a table's partition, in order. Returns the number of records that changed a row."""
+        partition_ledger = self._topics.get(name)
         return (
             partition_ledger.folds[partition].fold(records, next_offset, now_ms)
             if partition_ledger and partition in partition_ledger.folds
             else 0
         )
 
-    def ended(self, topic: str, partition: int, offset: int) -> None:
+    def ended(self, name: str, partition: int, offset: int) -> None:
         """Note the end offset of a partition that has been read to its end."""
-        partition_ledger = self._topics.get(topic)
+        partition_ledger = self._topics.get(name)
         if partition_ledger is not None and partition in partition_ledger.stores:
             partition_ledger.stores[partition].seen(offset)
 
@@ -222,11 +270,14 @@ class TopologyLedger:
 
     def _covers(self, ends: Mapping[Partition, int]) -> bool:
         for (topic, partition), end in ends.items():
-            partition_ledger = self._topics.get(topic)
-            if partition_ledger is not None and end and (
-                partition not in partition_ledger.stores or partition_ledger.stores[partition].next_offset < end
-            ):  # fmt: skip
-                return False
+            tables = self._sharing.get(topic, {}) if end else {}
+            if tables and topic not in tables:  # a topic of several tables
+                if self._mark(topic, partition).next_offset < end:
+                    return False
+                continue
+            for one in tables.values():
+                if partition not in one.stores or one.stores[partition].next_offset < end:
+                    return False
         return True
 
     @staticmethod

@@ -73,7 +73,7 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
             structlog.get_logger().info("reads again", topic=topic, partition=partition, why=why)
         return store
 
-    topology_ledger = TopologyLedger(open_store, masked)
+    topology_ledger = TopologyLedger(open_store, masked, topology.routing)
     reader = KafkaLedger(topology, topology_ledger, wanted, folding=own, prompt=prompt)
     try:
         reader.begin()

@@ -55,9 +55,11 @@ class KafkaLog:
         self._id = naming.transactional_id(topology.name, source.name)
         self._brokers = topology.log.brokers
         self._committed_records = CommittedRecords(topology, source, topics)
-        self._ends: dict[str, dict[int, int]] = {
-            name: dict.fromkeys(range(topics.partitions), 0) for name in topics.changes
-        }
+        self._routing = topology.routing
+        # the next offsets of change topics; {} for a table whose topic contains other tables, too
+        self._ends: dict[str, dict[int, int]] = {}
+        for name in topics.changes:
+            self._add(name)
         # `_ends` of the topics to which this session has committed; those to which it has written since
         self._committed, self._written = dict[str, dict[int, int]](), set[str]()
         # existing topics; topics to create with the next commit; records of topics that do not exist, and their bytes
@@ -107,15 +109,31 @@ class KafkaLog:
         if stored is None:
             return Recovered(schemas=schemas, history=history)
         checkpoint, ends = read_checkpoint(stored)
-        behind = {topic for topic in self._topics.changes if topic not in ends}
+        known = {*self._topics.changes, *(ends if self._topics.open_ended else ())}
+        behind = {name for name in known if self._moved(name, ends)}
         for topic, offsets in ends.items():
-            if topic in self._ends or self._topics.open_ended:
-                self._ends.setdefault(topic, {}).update(offsets)
+            if (topic in self._ends or self._topics.open_ended) and not self._routing.shares(topic):
+                self._add(topic).update(offsets)
+            elif self._topics.open_ended:
+                self._add(topic)
         with self._translated("compare the topics' ends with the position"):
             lost = self._lost()
         for topic in lost:
             self._ends[topic] = dict.fromkeys(range(self._topics.partitions), 0)
-        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history, behind=frozenset(behind | lost))
+        behind |= {name for name in (*known, *ends) if self._routing.topic(name) in lost}
+        return Recovered(checkpoint=checkpoint, schemas=schemas, history=history, behind=frozenset(behind))
+
+    def _add(self, name: str) -> dict[int, int]:
+        """Add a change topic, and the topic in Kafka that contains its records, whose next offsets are returned."""
+        topic = self._routing.topic(name)
+        if topic != name:
+            self._ends[name] = {}
+        return self._ends.setdefault(topic, dict.fromkeys(range(self._topics.partitions), 0))
+
+    def _moved(self, name: str, ends: Mapping[str, Mapping[int, int]]) -> bool:
+        """Return whether the topic in Kafka of a table lacks its records: it was not captured, or had another topic."""
+        topic = self._routing.topic(name)
+        return name not in ends or topic not in ends or (topic == name and not ends[name])
 
     def _lost(self) -> set[str]:
         """Return the topics that end before the offsets in the checkpoint, because they were deleted and created
@@ -137,10 +155,11 @@ class KafkaLog:
         The next commit creates the topic of one of the first tables, or of a table that a query names. That of any
         other table is created when it has a record.
         """
+        topic = self._routing.topic(name)
         if name not in self._ends:
-            self._ends[name] = dict.fromkeys(range(self._topics.partitions), 0)
-        if name not in self._made and name not in self._missing and (len(self._ends) <= AT_ONCE or self._named(name)):
-            self._missing.add(name)
+            self._add(name)
+        if topic not in self._made and topic not in self._missing and (len(self._ends) <= AT_ONCE or self._named(name)):
+            self._missing.add(topic)
 
     def _make_missing(self) -> None:
         """Create the topics that the next commit needs, in one request, and produce the records that wait for them."""
@@ -162,10 +181,17 @@ class KafkaLog:
 
     def extend(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.extend`. Waits while 100,000 records or 32 MiB are in flight."""
-        records = list(records)
+        records = list(records) if self._routing.topics == "per_table" else [self._routed(one) for one in records]
         if not self._made.issuperset([record.topic for record in records]):
             records = self._held_back(records)
         self._produce(records)
+
+    def _routed(self, record: Record) -> Record:
+        """Return the record as it is written to Kafka."""
+        topic = self._routing.topic(record.topic)
+        if topic == record.topic:
+            return record
+        return Record(topic, self._routing.stored_key(record.topic, record.key), record.value, record.partition)
 
     def _held_back(self, records: Iterable[Record]) -> list[Record]:
         """Return the records of topics that exist. The others wait for the next commit, or until there are too many."""
@@ -308,12 +334,13 @@ class KafkaLog:
 
     def search(self, search: Search) -> None:
         """Implements `ChangeLog.search`, with a separate thread."""
-        if search.topic not in self._made:
+        topic = self._routing.topic(search.topic)
+        if topic not in self._made:
             search.done = True
             return
         self._searches = [*(one for one in self._searches if not one.done), search]
-        floor = dict.fromkeys(range(self._topics.partitions), 0) | self._committed.get(search.topic, {})
-        KafkaSearch(self._brokers, search, floor).start()
+        floor = dict.fromkeys(range(self._topics.partitions), 0) | self._committed.get(topic, {})
+        KafkaSearch(self._brokers, self._routing, search, floor).start()
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:

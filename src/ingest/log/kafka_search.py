@@ -11,20 +11,24 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Fatal, Retriable
+from cdc.model.naming import Routing
 from cdc.process.kafka_reader import KafkaReader
 from ingest.log.kafka_topics import TIMEOUT, client_settings
 from ingest.records.findings import Search
 
 
 class KafkaSearch:
-    """Passes all committed records of a topic to a search, then sets its `done`; after an error, its `failed`.
+    """Passes all committed records of a table to a search, then sets its `done`; after an error, its `failed`.
+
+    `routing` gives the topic in Kafka, and its records' keys.
 
     `floor` are the end offsets, by partition, of what the session has committed. A broker acknowledges a commit before
     the partitions show it to read_committed consumers, so the search waits until they do.
     """
 
-    def __init__(self, brokers: Brokers, search: Search, floor: Mapping[int, int]) -> None:
+    def __init__(self, brokers: Brokers, routing: Routing, search: Search, floor: Mapping[int, int]) -> None:
         self._brokers, self._search, self._truncation_point = brokers, search, floor
+        self._routing, self._topic = routing, routing.topic(search.topic)
 
     def start(self) -> None:
         """Start to read. Everything that was committed before this call is read."""
@@ -45,11 +49,13 @@ class KafkaSearch:
 
     def _read(self) -> None:
         search, ends = self._search, self._ends()
-        topic, what = search.topic, f"{search.topic} cannot be searched"
+        topic, what = self._topic, f"{self._topic} cannot be searched"
         starts = {(topic, p): search.begin.get(p, OFFSET_BEGINNING) for p in self._truncation_point}
         with KafkaReader(self._brokers, "tailorbird-capture", what, answer=TIMEOUT) as reader:
             for message in reader.records(starts, {(topic, p): end for p, end in ends.items()}):
-                search.see(message.partition() or 0, message.key() or b"", message.value())
+                key = self._routing.own_key(search.topic, message.key() or b"")
+                if key is not None:
+                    search.see(message.partition() or 0, key, message.value())
                 if search.given_up or search.full:
                     break
         search.begin, search.done = ends, True
@@ -57,7 +63,7 @@ class KafkaSearch:
     def _ends(self) -> dict[int, int]:
         """Return the end offset of each partition for a read_committed consumer."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        asked = {TopicPartition(self._search.topic, p): newest for p in self._truncation_point}
+        asked = {TopicPartition(self._topic, p): newest for p in self._truncation_point}
         # in a variable, because the client must live until its answers have arrived
         admin = AdminClient(client_settings(self._brokers))
         deadline = time.monotonic() + TIMEOUT
@@ -67,5 +73,5 @@ class KafkaSearch:
             if all(ends[p] >= floor for p, floor in self._truncation_point.items()) or self._search.given_up:
                 return ends
             if time.monotonic() > deadline:
-                raise Retriable(f"Kafka does not show what was committed to {self._search.topic}")
+                raise Retriable(f"Kafka does not show what was committed to {self._topic}")
             time.sleep(0.01)

@@ -47,8 +47,8 @@ _NAME = re.compile(r"`([^`]+)`|\"([^\"]+)\"|([\w$]+)")
 class SourceTopics:
     """Names of a source's topics, number of partitions of its change topics, and its partition of `…positions`.
 
-    `open_ended`: more change topics may appear, for tables that the topology does not list. `made` are the topics of
-    changes that are known to exist.
+    `changes` are the `naming.change_topic` of its tables. `open_ended`: more may appear, for tables that the topology
+    does not list. `made` are the topics of changes in Kafka that are known to exist (`naming.Routing`).
     """
 
     changes: tuple[str, ...]
@@ -96,8 +96,8 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
         "retention.ms": str(4 * _WEEK_MS),
         "max.message.bytes": str(MAX_MESSAGE),
     }
-    named = is_named(topology)
-    first = {*topics.changes[:AT_ONCE], *filter(named, topics.changes)}
+    routed = topology.routing.topic
+    first = {routed(name) for name in (*topics.changes[:AT_ONCE], *filter(is_named(topology), topics.changes))}
     wanted: dict[str, tuple[int, dict[str, str]]] = dict.fromkeys(sorted(first), (log.partitions, compacted))
     wanted[topics.schemas] = wanted[topics.history] = (1, compacted)
     places = max(len(topology.sources), topics.positions_partition + 1)
@@ -115,7 +115,7 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
         if found.get(topics.positions, places) < places:
             add_partitions(log.brokers, topics.positions, places)
         found |= _when_ready(admin, wanted)
-    made = frozenset(name for name in topics.changes if name in found)
+    made = frozenset(name for name in map(routed, topics.changes) if name in found)
     for name in sorted(made):
         _check_partitions(log, name, found[name])
     return replace(topics, made=made)

@@ -30,7 +30,7 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
   public Iterator<Object> call(final Iterator<Object> log) {
     final Map<String, Source> sources = new HashMap<String, Source>();
     Source[] all = Source.all(program, conditions);
-    for (int i = 0; i < all.length; i++) sources.put(all[i].topic, all[i]);
+    for (int i = 0; i < all.length; i++) sources.put(all[i].name, all[i]);
     final ArrayDeque<Object> out = new ArrayDeque<Object>();
     return new Iterator<Object>() {
       private Source marked;
@@ -45,6 +45,8 @@ public final class Router implements MapPartitionsFunction<Object, Object> {
           Row record = (Row) log.next();
           if (record.isNullAt(4)) continue; // a tombstone repeats the delete before it
           Source source = (Source) sources.get(record.getString(0));
+          if (source == null) source = (Source) sources.get(Source.tableNamed(record.get(3)));
+          if (source == null) continue; // another table's, in the same topic
           Event marker = source.read(record, out);
           if (marker != null) repaired = (marked = source).marked(marker, out);
         }

@@ -91,7 +91,7 @@ def program_of(
       `joins.steps.route`).
     - `kafka`: properties of the client that reads a partition again for a marker. They contain no secret, because
       Spark's plans show the program.
-    - `truncation_points`: sequence by topic and partition (`joins.steps.truncation`).
+    - `truncation_points`: sequence by table (`PlanSource.name`) and partition (`joins.steps.truncation`).
     - `tombstone_ms`: how long a `latest` step remembers deleted rows.
     - `checkpoint`: the folder from which a join by time reads its batch's watermark, and a condition on the time its
       clock."""
@@ -239,7 +239,7 @@ class _Made:
         condition = _condition(node, len(self.filters))
         self.filters += [node] if node.filter is not None else []
         if isinstance(node.source, PlanSource):
-            source = self.sources.setdefault(node.source.topic, _source(node.source, log))
+            source = self.sources.setdefault(node.source.name, _source(node.source, log))
             numbers = [node.source.columns.index(name) for name in node.columns]
             source["nodes"].append({**_reader(node, number, numbers, target), **condition})
         elif node.source.change_detector is None:
@@ -262,7 +262,7 @@ class _Made:
         program = json.dumps({"kafka": dict(log.kafka), "tombstone_ms": log.tombstone_ms, **own})
         unordered = any(source["latest"] for source in self.sources.values())
         return Level(
-            topics=tuple(sorted(self.sources)),
+            topics=tuple(sorted({source["topic"] for source in self.sources.values()})),
             latest=unordered,
             steps=tuple(step for kind, step in STEPS.items() if own[kind]),
             program=program,
@@ -276,6 +276,7 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
     """Return the program's description of a captured table: columns of its envelopes, and offsets of its partitions."""
     return {
         "topic": source.topic,
+        **({"shared_as": source.shared_as} if source.shared_as else {}),
         "columns": list(source.columns),
         "types": [_type(type_) for type_ in source.types],
         "defaults": [text_of([default]).decode() for default in source.defaults],
@@ -283,7 +284,7 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
         "key": [source.columns.index(name) for name in source.key],
         "latest": source.needs_latest,
         "compaction_safe": log.settled.get(source.topic, {}),
-        "truncation_points": log.truncation_points.get(source.topic, {}),
+        "truncation_points": log.truncation_points.get(source.name, {}),
         "nodes": [],
     }
 

@@ -19,6 +19,9 @@ EVERY = "_every"  # the column of a constant by which all rows of two tables mee
 class PlanSource:
     """One captured table that the plan reads: its Kafka topic, primary key, and the columns that any node uses.
 
+    `shared_as` is empty if the topic contains no other table. Otherwise it is the name in the keys of the table's
+    records (`naming.Routing`).
+
     `columns` are in the order of the table, with `types` and `defaults`. A default is a column's value in rows older
     than the column. `needs_latest`: the topic may repeat or reorder events or lack before images, so a `latest` step
     precedes."""
@@ -30,6 +33,12 @@ class PlanSource:
     types: tuple[LogicalType, ...]
     defaults: tuple[Canonical, ...]
     needs_latest: bool
+    shared_as: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the table's changes, which no other table has: that in the records' keys, or the topic."""
+        return self.shared_as or self.topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

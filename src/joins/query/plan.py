@@ -219,7 +219,7 @@ class Plan:
     @property
     def topics(self) -> tuple[str, ...]:
         """Return the Kafka topics to read, each once, sorted."""
-        return tuple(sorted(source.topic for source in self.sources))
+        return tuple(sorted({source.topic for source in self.sources}))
 
     def nodes(self) -> tuple[Node, ...]:
         """Return all nodes, fragment by fragment, depth first."""
@@ -287,7 +287,9 @@ def _nameless(node: Root) -> object:
     ]
     source: object
     if isinstance(node.source, PlanSource):
-        source = (str(node.source.table_id), node.source.key, node.source.needs_latest)
+        # the topic only if it contains other tables, so that plans of earlier versions keep their fingerprint
+        shared = [node.source.topic] if node.source.shared_as else []
+        source = (str(node.source.table_id), node.source.key, node.source.needs_latest, *shared)
     else:
         source = node.source.fragments
     return [source, node.columns, [str(t) for t in node.types], node.id_columns, expression, lookups]

@@ -119,9 +119,11 @@ class _Planner:
                 types.append(column.type)
             except ValueError as error:
                 self.refuse(place, f"{table_id}.{name}: {error}", "a column of another type")
+        routing, name = self.topology.routing, naming.change_topic(self.topology.name, table_id)
         return PlanSource(
             table_id=table_id,
-            topic=naming.change_topic(self.topology.name, table_id),
+            topic=routing.topic(name),
+            shared_as=name if routing.shares(name) else "",
             key=schema.primary_key,
             columns=names,
             types=tuple(types),

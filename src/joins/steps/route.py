@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from cdc.model.naming import table_named
 from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from joins.query.nodes import Expression, Node, PlanSource
 from joins.query.plan import Fragment, Plan
@@ -90,18 +91,19 @@ class LogReader:
 
     def __init__(self, plan: Plan, settled: SafeOffsets, ends: SafeOffsets | None = None) -> None:
         self._settled, self._ends = settled, ends or {}
-        self._sources = {source.topic: (source, Columns(source)) for source in plan.sources}
+        self._sources = {source.name: (source, Columns(source)) for source in plan.sources}
 
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
     ) -> Changed | RefusedRecord | Truncated | None:
-        """Read one record. None for a tombstone, which only repeats the delete before it. A RefusedRecord if the value
-        is not a valid envelope."""
-        if value is None:
+        """Read one record. None for a tombstone, which only repeats the delete before it, and for a record of another
+        table in the same topic. A RefusedRecord if the value is not a valid envelope."""
+        found = self._sources.get(topic) or self._sources.get(table_named(key))
+        if value is None or found is None:
             return None
+        source, columns = found
         try:
             envelope = read_envelope(value)
-            source, columns = self._sources[topic]
             if envelope.op == "t":
                 return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms)
             # records older than the plan may lack columns that were added later
@@ -174,7 +176,7 @@ class Router:
 
     def _place(self, node: Node, target: int) -> None:
         if isinstance(node.source, PlanSource):
-            self._of.setdefault(node.source.topic, []).append(len(self.nodes))
+            self._of.setdefault(node.source.name, []).append(len(self.nodes))
             self.nodes.append(node)
             self._numbers.append(self._next)
             self._targets.append(target)
@@ -197,7 +199,7 @@ class Router:
         """Yield what each node reads of a change, without regard to filters."""
         # a row that a filter hid was never emitted, unless the log does not contain its before image
         new = not change.reported and (change.new or change.before is not None)
-        for number in self._of.get(change.source.topic, []):
+        for number in self._of.get(change.source.name, []):
             before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
             trace = b"" if after is None else seen(self._numbers[number], change.place)
             yield Read(

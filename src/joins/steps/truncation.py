@@ -77,6 +77,8 @@ def _read(
     source, rows, others = marker.source, dict[bytes, _Reported](), list[tuple[int, int]]()
     for offset, key, value in past:
         found = reader.read(source.topic, marker.partition, offset, key, value)
+        if isinstance(found, Changed | Truncated) and found.source is not source:
+            continue  # of another table in the same topic
         if isinstance(found, Truncated):  # it has already deleted the rows older than it and repaired the others
             rows = {
                 at: _Reported(row.live) for at, row in rows.items() if row.live is not None and not found.ends(row.live)

@@ -10,7 +10,10 @@ import scala.collection.immutable.Seq;
 
 /** A captured table: its envelopes, and the nodes of the tree that read it. */
 final class Source {
+  private static final String TABLE = "{\"__dbz__physicalTableIdentifier\":\"";
+  private static final byte[] TABLE_BEGINS = TABLE.getBytes(StandardCharsets.US_ASCII);
   final String topic;
+  final String name; // of the table: the topic, or in a topic of several tables the name in its records' keys
   final int width;
   private final Envelope envelope;
   private final Node[] nodes;
@@ -25,6 +28,8 @@ final class Source {
     this.number = number;
     this.kafka = kafka;
     topic = Message.at(source, "topic").asText();
+    JsonNode sharedAs = Message.at(source, "shared_as");
+    name = sharedAs == null ? topic : sharedAs.asText();
     compactionSafe = Message.at(source, "compaction_safe");
     key = ints(Message.at(source, "key"));
     latest = Message.at(source, "latest").asBoolean();
@@ -56,6 +61,21 @@ final class Source {
       sources[i] = new Source(Message.at(described, Integer.valueOf(i)), i, kafka, conditions);
     }
     return sources;
+  }
+
+  /** The name of the table in the key of a record of a topic that contains several tables; null if there is none. */
+  static String tableNamed(Object key) {
+    byte[] text = (byte[]) key, begins = TABLE_BEGINS;
+    if (text == null || text.length <= begins.length) return null;
+    for (int i = 0; i < begins.length; i++) if (text[i] != begins[i]) return null;
+    int end = begins.length;
+    while (end < text.length && text[end] != '"') end++;
+    return new String(text, begins.length, end - begins.length, StandardCharsets.US_ASCII);
+  }
+
+  /** Whether a record of the topic with this key is one of the table. */
+  boolean owns(Object key) {
+    return name.equals(topic) || name.equals(tableNamed(key));
   }
 
   /** Emits one record's messages; returns a marker instead. */
@@ -116,7 +136,7 @@ final class Source {
       Long sequence = Long.valueOf(marker.sequence), known = (Long) truncationPoints.get(partition);
       truncationPoints.put(
           partition, known == null ? sequence : Long.valueOf(Math.max(known.longValue(), marker.sequence)));
-      byte[] point = Envelope.bytes(new Object[] {topic, partition, sequence});
+      byte[] point = Envelope.bytes(new Object[] {name, partition, sequence});
       out.add(Message.of(Message.SINK, Message.NONE, Message.TRUNCATION_POINT, 0, Message.NONE, point));
     }
     return new MarkerRepair(this, marker);
@@ -130,9 +150,9 @@ final class Source {
     return latest;
   }
 
-  /** Reads a record as an event; null for a tombstone, and for a record that was refused earlier. */
+  /** Reads a record as an event; null for a tombstone, another table's record, and one that was refused earlier. */
   Event again(Object[] record, int partition) {
-    if (record[2] == null) return null;
+    if (record[2] == null || !owns(record[1])) return null;
     Event event = new Event();
     event.partition = partition;
     event.version = ((Long) record[0]).longValue();

@@ -54,6 +54,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
   private static final class Side {
     private final Envelope envelope;
     private final String topic;
+    private final String sharedAs; // null if the topic has no other table
     private final int[] columns, id, key;
     private final int target, time, number;
     private final Filter filter; // null: every row passes
@@ -64,6 +65,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
       JsonNode source = Message.at(parsed, "source"), node = Message.at(parsed, "node");
       envelope = new Envelope(source);
       topic = Message.at(source, "topic").asText();
+      sharedAs = Message.at(source, "shared_as") == null ? null : Message.at(source, "shared_as").asText();
       columns = Source.ints(Message.at(node, "columns"));
       id = Source.ints(Message.at(node, "id"));
       key = Source.ints(Message.at(parsed, "key"));
@@ -79,6 +81,7 @@ public final class Timed implements MapPartitionsFunction<Object, Object> {
 
     void read(Row record, Collection<Object> out) {
       if (record.isNullAt(4)) return; // a tombstone repeats the delete before it
+      if (sharedAs != null && !sharedAs.equals(Source.tableNamed(record.get(3)))) return;
       Event event = new Event();
       event.partition = record.getInt(1);
       event.version = record.getLong(2);

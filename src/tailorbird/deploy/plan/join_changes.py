@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import get_args
 
 from cdc.model.errors import TopologyError, UsageError
-from cdc.model.naming import change_topic, hbase_table, upsert_topic
+from cdc.model.naming import Routing, TopicRouting, hbase_table, upsert_topic
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
 from joins.kernel.program import ENGINE
@@ -64,7 +65,8 @@ def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: l
     (`lacking`)."""
     state, topics = seen.states.get(table.name), _topics(topology, table)
     if state is not None and topics != state.topics:
-        why = f"its query reads other tables than its state; first {', '.join(lacking)} must be captured"
+        why = _former_topics(topology, table, state) or "its query reads other tables than its state"
+        why += f"; first {', '.join(lacking)} must be captured"
         by = f"tailorbird run {topology.file} --rebuild {table.name}"
         return Change(action="rebuild", kind="join", name=table.name, why=why, by=by, meanwhile=_meanwhile(table))
     why = f"it starts when capture has published the columns of {', '.join(lacking)}"
@@ -76,6 +78,8 @@ def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: l
 def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, seen: SeenTopology) -> str | None:
     """Return the reason why a join must be rebuilt instead of resuming from its state. None if it can resume."""
     if plan.fingerprint() != state.fingerprint:
+        if former := _former_topics(topology, table, state):
+            return former
         others = sorted(name for name in topology.tables if name != table.name and _names(table, name))
         through = f", or a table that it reads ({', '.join(others)})," if others else ""
         return f"its state was built for another SELECT{through} or for other columns"
@@ -93,6 +97,15 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
     return None
 
 
+def _former_topics(topology: Topology, table: Table, state: SeenState) -> str:
+    """Return the reason for a rebuild if `log.topics` has changed since the state was built. Otherwise empty."""
+    for topics in get_args(TopicRouting):
+        routing = Routing(topology=topology.name, topics=topics)
+        if topics != topology.log.topics and state.topics == {routing.topic_of(t) for t in tables_of(topology, table)}:
+            return f"log.topics was {topics} when its state was built"
+    return ""
+
+
 def _names(table: Table, other: str) -> bool:
     """Return whether the text of a query mentions another joined table. Used only for messages."""
     words = table.query.replace(",", " ").replace("(", " ").replace(")", " ").split()
@@ -100,7 +113,7 @@ def _names(table: Table, other: str) -> bool:
 
 
 def _topics(topology: Topology, table: Table) -> frozenset[str]:
-    return frozenset(change_topic(topology.name, one) for one in tables_of(topology, table))
+    return frozenset(topology.routing.topic_of(one) for one in tables_of(topology, table))
 
 
 def _meanwhile(table: Table) -> str:

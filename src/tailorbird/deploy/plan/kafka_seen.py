@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cdc.model.errors import Retriable
-from cdc.model.naming import change_topic, fleet_topic, schemas_topic
+from cdc.model.naming import fleet_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
 from ingest.gateway.kafka_state import KafkaState
@@ -68,7 +68,7 @@ def reported_schemas(topology: Topology, topics: SeenTopics) -> dict[TableId, Ta
 
     Waits at most five seconds; tables without a published schema are then missing from the result."""
     read = frozenset(one for table in topology.tables.values() for one in tables_of(topology, table))
-    wanted = frozenset(one for one in read if change_topic(topology.name, one) in topics.partitions)
+    wanted = frozenset(one for one in read if topology.routing.topic_of(one) in topics.partitions)
     if not wanted or schemas_topic(topology.name) not in topics.partitions:
         return {}
     deadline = time.monotonic() + _WAIT_LIMIT

@@ -7,8 +7,10 @@ in the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
-from cdc.model.naming import change_topic, control_tables, control_topics, hbase_table, upsert_topic
+from cdc.model.naming import Routing, TopicRouting, control_tables, control_topics, hbase_table, upsert_topic
+from cdc.model.schema import TableId
 from cdc.topology.topology import Topology
 from tailorbird.deploy.plan.change import INDEXED, Change, seconds_for
 from tailorbird.deploy.plan.index_changes import index_changes
@@ -72,8 +74,8 @@ def _fill(topology: Topology, seen: SeenTopology, step: Backfill, *, new: bool) 
 
 def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
     for source in topology.sources.values():
-        listed = {change_topic(topology.name, table): table for table in source.tables}
-        for topic in listed:
+        routing = topology.routing
+        for topic in dict.fromkeys(routing.topic_of(table) for table in source.tables):
             if seen.partitions.get(topic, topology.log.partitions) != topology.log.partitions:
                 why = f"it has {seen.partitions[topic]} partitions, the file says {topology.log.partitions}"
                 yield Change(
@@ -89,11 +91,16 @@ def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
                 why = "its capture starts at the end of the log; existing rows are not read"
             yield Change(action="read", kind="source", name=source.name, why=why, by="run")
             continue
-        new = [table for topic, table in listed.items() if topic not in seen.partitions]
+        new = [table for table in source.tables if routing.topic_of(table) not in seen.partitions]
         commanded = source.name in seen.fleet
         for table in new:
             why = "it is new in the file: its rows are read when the capture restarts"
-            if commanded:
+            if former := _former_topic(topology, table, seen):
+                why = (
+                    f"log.topics was {former.topics} when its rows were read: they are read again, into topic "
+                    f"{routing.topic_of(table)}, when the capture restarts"
+                )
+            elif commanded:
                 why = "it is new in the file, and the fleet, which captures its source, is not configured for it"
             yield Change(
                 action="read",
@@ -106,6 +113,12 @@ def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
         if not new:
             why = "its capture resumes" + (", by an agent of the fleet" if commanded else "")
             yield Change(action="keep", kind="source", name=source.name, why=why)
+
+
+def _former_topic(topology: Topology, table: TableId, seen: SeenTopology) -> Routing | None:
+    """Return the routing under which a table's former topic exists. None if there is none."""
+    former = (Routing(topology=topology.name, topics=topics) for topics in get_args(TopicRouting))
+    return next((one for one in former if one.topic_of(table) in seen.partitions), None)
 
 
 def _left(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
@@ -122,7 +135,7 @@ def _left(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
         why = "not in the file: its state remains on this machine"
         yield Change(action="leave", kind="join", name=name, why=why)
     known = {*control_topics(topology.name)}
-    known |= {change_topic(topology.name, table) for one in topology.sources.values() for table in one.tables}
+    known |= {topology.routing.topic_of(table) for one in topology.sources.values() for table in one.tables}
     known |= {upsert_topic(topology.name, name) for name, table in topology.tables.items() if table.sink == "kafka"}
     accepting = {one.name for one in topology.sources.values() if one.filter_policy == "accept"}
     open_ended = tuple(f"{topology.name}.{name}." for name in accepting | seen.fleet)

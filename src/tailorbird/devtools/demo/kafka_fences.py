@@ -25,7 +25,8 @@ class FenceReader:
     row = 1  # id of the row whose name is the fence
 
     def __init__(self, topology: Topology, table: TableId) -> None:
-        self._topic = change_topic(topology.name, table)
+        self._name, self._routing = change_topic(topology.name, table), topology.routing
+        self._topic = self._routing.topic(self._name)
         self._consumer = Consumer(reader_settings(topology))
         self._assigned = False
         self._newest = (0, 0)
@@ -39,7 +40,8 @@ class FenceReader:
                 self._assigned = bool(there)
             while self._assigned and (records := self._consumer.consume(500, timeout=0.2)):
                 for record in records:
-                    if record.error() is None and (value := record.value()) is not None:
+                    value, own = record.value(), self._routing.own_key(self._name, record.key() or b"")
+                    if record.error() is None and value is not None and own is not None:
                         self._read(orjson.loads(value))
         except KafkaException as error:
             raise Retriable(f"Kafka: {error.args[0].str()}") from error

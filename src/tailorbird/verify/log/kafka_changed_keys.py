@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -25,15 +25,17 @@ class KafkaChangedKeys:
         self._brokers = brokers
         self._consumer = Consumer(brokers.reader("tailorbird-verify", fetch_wait_max_ms=10))
 
-    def keys(self, starts: Ends) -> set[bytes] | None:
-        """Return the keys of all records from these offsets on.
+    def keys(self, starts: Ends, own: Callable[[bytes], bytes | None]) -> set[bytes] | None:
+        """Return the keys of a table's records from these offsets on. `own` returns a record's key in the table, or
+        None if it is another table's (`naming.Routing.own_key`).
 
         None if there is a truncate marker among them, which concerns all rows, or if the topic was recreated."""
         for (topic, partition), offset in starts.items():
             _, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER)
             if high < offset:
                 return None
-        found = {one.key() or b"" for one in self._records(starts)}
+        keys = (own(one.key() or b"") for one in self._records(starts))
+        found = {key for key in keys if key is not None}
         return None if TRUNCATE_KEY in found else found
 
     def ends(self, topic: str, source: str, cut: Reach) -> Ends | None:

@@ -6,9 +6,11 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 
-from cdc.model.brokers import Brokers
+from cdc.model.naming import positions_topic
 from cdc.model.schema import TableId
+from cdc.topology.topology import Topology
 from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.places import Reach
 from ingest.ledger.run_ledger import Ledger
@@ -25,12 +27,11 @@ _PAUSE = 0.3  # seconds between two rounds
 
 
 class TopicComparer:
-    """Compares the tables of one source with their topics, one after the other. `positions`: the topic of positions."""
+    """Compares the tables of one source of a topology with their topics, one after the other."""
 
-    def __init__(
-        self, brokers: Brokers, positions: str, ledger: Ledger, kept: ProgressFile, options: LogStageOptions
-    ) -> None:
-        self._brokers, self._positions, self._ledger, self._kept = brokers, positions, ledger, kept
+    def __init__(self, topology: Topology, ledger: Ledger, kept: ProgressFile, options: LogStageOptions) -> None:
+        self._brokers, self._routing, self._ledger, self._kept = topology.log.brokers, topology.routing, ledger, kept
+        self._positions = positions_topic(topology.name)
         self._options = options
         self._opened = ExitStack()
 
@@ -117,7 +118,7 @@ class TopicComparer:
         ends = changed.ends(self._positions, table.source, cut) if cut else known.ends if known else None
         if ends is None:
             return None, "the log has no position that this cut covers"
-        keys = changed.keys(_of(partition_ledger, ends))
+        keys = changed.keys(_of(partition_ledger, ends), partial(self._routing.own_key, partition_ledger.name))
         return keys, "" if keys is not None else "it was truncated or completely read again since"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 
 from cdc.model.errors import Retriable, TableChanged, TailorbirdError
-from cdc.model.naming import positions_topic
 from cdc.model.schema import TableId
 from cdc.process.file_topology import home
 from cdc.topology.topology import Source, Topology
@@ -76,9 +75,7 @@ def _source(
                 _LEAVES[source.type](source, options.max_load, options.waits, options.threads)
             )
             kept = opened.enter_context(closing(ProgressFile(home(), topology.name)))
-            comparer = opened.enter_context(
-                closing(TopicComparer(topology.log.brokers, positions_topic(topology.name), ledger, kept, options))
-            )
+            comparer = opened.enter_context(closing(TopicComparer(topology, ledger, kept, options)))
             for table in wanted:
                 try:
                     found = comparer.compared(table, leaves)
