@@ -64,7 +64,7 @@ class InMemory:
 
     def read(self) -> list[tuple[bytes, bytes | None]]:
         schemas = schemas_topic(self.topology)
-        return [(record.key, record.value) for record in self.broker.records if record.topic != schemas]
+        return [(shown(record.key), record.value) for record in self.broker.records if record.topic != schemas]
 
 
 @dataclass
@@ -85,7 +85,9 @@ class InKafka:
         return log
 
     def read(self) -> list[tuple[bytes, bytes | None]]:
-        return read_topic(self.settings.log.bootstrap_servers, topic(self.topology), {0})
+        name, routing = topic(self.topology), self.settings.routing
+        found = read_topic(self.settings.log.bootstrap_servers, routing.topic(name), {0})
+        return [(shown(routing.own_key(name, key) or b""), value) for key, value in found]
 
 
 class MemorySession(MemoryLog):
@@ -162,9 +164,10 @@ def topic(topology: str) -> str:
     return f"{topology}.s.d.t"
 
 
-def topology_text(name: str, sources: tuple[str, ...] = ("s",)) -> str:
+def topology_text(name: str, sources: tuple[str, ...] = ("s",), topics: str = "per_table") -> str:
     """Return a topology whose sources are never connected to."""
-    lines = [f"name: {name}", "log: {partitions: 1, bootstrap_servers: '127.0.0.1:${TAILORBIRD_PORT_KAFKA:-9092}'}"]
+    servers = "bootstrap_servers: '127.0.0.1:${TAILORBIRD_PORT_KAFKA:-9092}'"
+    lines = [f"name: {name}", f"log: {{partitions: 1, topics: {topics}, {servers}}}"]
     lines.append("sources:")
     for i, source in enumerate(sources):
         lines.append(
@@ -196,7 +199,11 @@ PLACES = ["memory", "gateway", pytest.param("kafka", marks=ON_KAFKA)]
 WITH_MTLS = pytest.mark.parametrize("place", [*PLACES, pytest.param("mtls", marks=ON_KAFKA)], indirect=True)
 
 
-@pytest.fixture(params=[*PLACES, pytest.param("mtls", marks=[*ON_KAFKA, pytest.mark.matrix])])
+IN_MATRIX = [*ON_KAFKA, pytest.mark.matrix]
+
+
+# `shared`: through the gateway into a topic of several tables
+@pytest.fixture(params=[*PLACES, *(pytest.param(name, marks=IN_MATRIX) for name in ("mtls", "shared"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     name = f"t_log_{uuid4().hex[:8]}"
     if request.param == "memory":
@@ -208,7 +215,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         for one in through_gateway.logs:
             one.close()
         return
-    topology = read_topology(topology_text(name), file="t.yml", environ=os.environ)
+    topics = "per_source" if request.param == "shared" else "per_table"
+    topology = read_topology(topology_text(name, topics=topics), file="t.yml", environ=os.environ)
     kafka = InKafka(topology)
     if request.param == "kafka":
         yield kafka
@@ -227,7 +235,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def record(place: Place, key: str, value: str | None) -> Record:
-    return Record(topic=topic(place.topology), key=key.encode(), value=None if value is None else value.encode())
+    value_bytes = None if value is None else value.encode()
+    return Record(topic=topic(place.topology), key=b'{"id":"%s"}' % key.encode(), value=value_bytes)
+
+
+def shown(key: bytes) -> bytes:
+    """Return the text that `record` put into a key."""
+    return str(orjson.loads(key)["id"]).encode()
 
 
 def test_a_new_log_is_empty(place: Place) -> None:
@@ -257,7 +271,7 @@ def test_a_search_sees_committed_records_once(place: Place) -> None:
 
     class Heard(Search):
         def see(self, partition: int, key: bytes, value: bytes | None) -> None:
-            heard.append((key, value))
+            heard.append((shown(key), value))
 
     log, heard = place.open(), list[tuple[bytes, bytes | None]]()
     log.recover()

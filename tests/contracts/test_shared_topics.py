@@ -144,6 +144,26 @@ def test_another_setting_makes_tables_be_read_again() -> None:
             log.commit(SECOND)
 
 
+@pytest.mark.integration
+@pytest.mark.kafka
+def test_another_setting_makes_accepted_tables_be_read_again() -> None:
+    """The same holds for tables that the topology does not list."""
+    before = topology("per_table")
+    both = {change_topic(before.name, ONE), change_topic(before.name, TWO)}
+    for topics, behind in (
+        ("per_table", set()), ("per_source", both), ("per_source", set()), ("per_table", both), ("per_table", set()),
+    ):  # fmt: skip
+        settings = topology(topics, name=before.name)
+        source = replace(settings.sources["s"], tables=(), filter_policy="accept")
+        with closing(KafkaLog(settings, source, make_topics(settings, source))) as log:
+            recovered = log.recover()
+            assert recovered.behind & both == behind, topics
+            writer = Writer(settings, log)
+            writer.begin(ONE, TWO)
+            writer.write(ONE, "c", 1)
+            log.commit(SECOND)
+
+
 def test_keys_name_the_table() -> None:
     """The key in Kafka names the table, and the reader gets the key of a topic of its own. Markers stay markers."""
     settings = topology("per_source")
