@@ -78,6 +78,12 @@ class PartitionLedger:
     stores: dict[int, PartitionStore] = field(default_factory=dict)
     folds: dict[int, Fold] = field(default_factory=dict)
 
+    @property
+    def shape(self) -> str:
+        """Return what the stores depend on: what the digests cover, and the topic if it contains other tables. Offsets
+        in another topic mean nothing."""
+        return self.covered.shape if self.topic == self.name else f"{self.covered.shape} in {self.topic}"
+
     def as_of(self, first: int, last: int, low: Position, high: Position) -> tuple[Leaves, frozenset[int]]:
         """Return the leaves `first` to `last` as of position `low`, and the leaves that changed between `low` and
         `high`.
@@ -189,13 +195,13 @@ class TopologyLedger:
         if known.covered.shape == what.shape:
             return []
         for store in known.stores.values():
-            store.begin_again(what.shape)
+            store.begin_again(partition_ledger.shape)
         return [(name, number) for number in known.stores]
 
     def assigned(self, name: str, partition: int) -> int:
         """Open the store of a partition, and return the offset to read from."""
         partition_ledger = self._topics[name]
-        store = self._open(name, partition, partition_ledger.covered.shape)
+        store = self._open(name, partition, partition_ledger.shape)
         self._keep(partition_ledger, partition, store)
         return store.next_offset
 
@@ -232,7 +238,7 @@ class TopologyLedger:
     def lost(self, name: str, partition: int) -> None:
         """Reset a partition whose topic was recreated, so that it is read from the beginning."""
         partition_ledger = self._topics[name]
-        partition_ledger.stores[partition].begin_again(partition_ledger.covered.shape)
+        partition_ledger.stores[partition].begin_again(partition_ledger.shape)
 
     def records(
         self, name: str, partition: int, records: Sequence[LogRecord], next_offset: int, now_ms: int
