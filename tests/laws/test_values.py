@@ -243,7 +243,7 @@ def test_a_key_that_hbase_does_not_take_is_refused() -> None:
     """It costs the row, not the batch, which HBase would refuse permanently."""
     codec = RowCodec(layout(["text"]))
     assert len(codec.row_key({"c0": "x" * 32_763})) == 32_767
-    with pytest.raises(ValueError, match="row key of 32768 bytes, HBase takes 32767"):
+    with pytest.raises(ValueError, match="row key of 32768 bytes, the store takes 32767"):
         codec.row_key({"c0": "x" * 32_764})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Literal
 
@@ -47,6 +47,37 @@ class SecuredAddress:
     hostname: str
     port: int
     tls: Tls = TLS_IF_OFFERED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresServer(SecuredAddress):
+    """The PostgreSQL server that stores joined tables: address, login, database, and schema of the tables.
+
+    `password` never appears in messages or logs (`repr` omits it)."""
+
+    username: str
+    password: str = field(repr=False)
+    dbname: str
+    schema: str
+
+    def __str__(self) -> str:
+        return f"PostgreSQL at {self.hostname}:{self.port}"
+
+
+_LIBPQ: Mapping[TlsMode, str] = {
+    "disabled": "disable", "preferred": "prefer", "required": "require",
+    "verify_ca": "verify-ca", "verify_identity": "verify-full",
+}  # fmt: skip
+
+
+def libpq_parameters(tls: Tls, hostname: str) -> dict[str, str]:
+    """Return libpq's TLS parameters. A server that need not prove its identity never gets the password in clear."""
+    found = {"sslmode": _LIBPQ[tls.mode], "sslrootcert": tls.ca, "sslcert": tls.cert, "sslkey": tls.key}
+    if tls.mode == "verify_identity" and not tls.ca:
+        found["sslrootcert"] = "system"
+    if not (tls.verifies or is_loopback(hostname)):
+        found["require_auth"] = "!password"
+    return {key: value for key, value in found.items() if value}
 
 
 _PROVE = "give the authority of its certificate (ssl_ca), or do without proof of its identity (ssl_mode: required)"

@@ -138,14 +138,23 @@ def _sortable(type_: LogicalType) -> Encoder:
     return lambda value: encode(value).replace(b"\x00", b"\x00\xff") + b"\x00\x00"
 
 
+def _from_sortable(type_: LogicalType, stored: bytes) -> tuple[Canonical, bytes]:
+    """Return the value at the beginning of `stored`, and the bytes after it; inverse of `_sortable`."""
+    if width := _WIDTHS.get(type_.kind):
+        offset = 0 if type_.kind == "uint64" else 1 << (8 * width - 1)
+        return int.from_bytes(stored[:width], "big") - offset, stored[width:]
+    end = stored.index(b"\x00\x00")
+    return decoder(type_)(stored[:end].replace(b"\x00\xff", b"\x00")), stored[end + 2 :]
+
+
 class RowCodec:
     """Encodes and decodes the rows of one layout; created once per layout, then called per row.
 
     Raises ValueError or struct.error for values that do not fit their column's type: the caller quarantines the row.
     """
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, layout: Layout, *, longest_key: int = _LONGEST_KEY) -> None:
+        self.layout, self._longest = layout, longest_key
         self._columns: list[tuple[str, bytes, Encoder, Decoder]] = [
             (c.name, c.name.encode(), encoder(c.type), decoder(c.type)) for c in layout.columns
         ]
@@ -157,7 +166,7 @@ class RowCodec:
 
     def row_key(self, values: Mapping[str, Canonical]) -> bytes:
         """Return the row key of a row, with its salt byte. Raises ValueError if a non-nullable column is NULL, or if
-        the key is longer than 32,767 bytes."""
+        the key is longer than `longest_key`, by default 32,767 bytes."""
         parts = []
         for name, nullable, encode in self._key_columns:
             value = values[name]
@@ -168,9 +177,25 @@ class RowCodec:
             else:
                 raise ValueError(f"row key column {name} is NULL")
         key = b"\x01" + b"".join(parts)
-        if len(key) >= _LONGEST_KEY:
-            raise ValueError(f"row key of {len(key) + 1} bytes, HBase takes {_LONGEST_KEY}")
+        if len(key) >= self._longest:
+            raise ValueError(f"row key of {len(key) + 1} bytes, the store takes {self._longest}")
         return bytes([zlib.crc32(key) % self.layout.salt_buckets]) + key
+
+    def key_values(self, row_key: bytes) -> dict[str, Canonical]:
+        """Return the values in a row key; inverse of `row_key`. Raises ValueError if it is not one of this layout."""
+        found: dict[str, Canonical] = {}
+        rest = row_key[2:]
+        types = {column.name: column.type for column in self.layout.columns}
+        for name, nullable, _ in self._key_columns:
+            if nullable:
+                is_null, rest = rest[:1] == _NULL, rest[1:]
+                if is_null:
+                    found[name] = None
+                    continue
+            found[name], rest = _from_sortable(types[name], rest)
+        if rest:
+            raise ValueError(f"{row_key.hex()} is no row key of {self.layout.table}")
+        return found
 
     def cells(
         self, values: Mapping[str, Canonical], *, batch: int, ts_ms: int, trace: bytes = b""

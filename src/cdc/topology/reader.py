@@ -28,7 +28,7 @@ from cdc.topology.reader_panels import DASHBOARD, read_dashboard
 from cdc.topology.reader_poll import check_capture, read_poll, refuse_filters
 from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import RULE, TOPIC_RULE, read_rule
-from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_solr
+from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_postgres_server, read_solr
 from cdc.topology.reader_streams import MirrorReader, check_keys, check_mirrors, messages_alone, read_syslog
 from cdc.topology.reader_tls import read_replica, read_tls
 from cdc.topology.source_keys import SOURCE
@@ -67,6 +67,7 @@ def read_topology(
     log = top.take("log", read=read_log) or read_log(nothing)
     hbase = top.take("hbase", read=read_hbase) or read_hbase(nothing)
     solr = top.take("solr", read=read_solr) or read_solr(nothing)
+    postgres = top.take("postgres", read=lambda v: read_postgres_server(v, name))
     joins = top.take("joins", read=read_joins) or read_joins(nothing)
     # without tables the sources are only captured into their topics
     tables: Mapping[str, Table] = top.take("tables", {}, read=lambda v: _tables(v, sources))
@@ -88,6 +89,7 @@ def read_topology(
         dashboards=dashboards,
         foreign_tables=foreign,
         joins=joins,
+        postgres=postgres,
         checks=checks,
         lines=reader.lines,
     )
@@ -278,7 +280,11 @@ def _check_references(topology: Topology) -> None:
         if index.table not in known_tables:
             raise topology.error(path, f"unknown table {index.table}", "one of " + ", ".join(known_tables))
         if index.table in topology.tables and topology.tables[index.table].sink != "hbase":
-            raise topology.error(path, f"table {index.table} goes to Kafka", "a table with `sink: hbase`")
+            raise topology.error(path, f"table {index.table} is not in HBase", "a table with `sink: hbase`")
+    for table in topology.tables.values():
+        if table.sink == "postgres" and topology.postgres is None:
+            what = "no server for `sink: postgres`"
+            raise topology.error(f"tables.{table.name}", what, "a section `postgres:` with hostname, dbname and login")
     for dashboard in topology.dashboards.values():
         if dashboard.index not in topology.indexes:
             path = f"dashboards.{dashboard.name}.index"

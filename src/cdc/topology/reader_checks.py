@@ -9,7 +9,7 @@ from typing import get_args
 from cdc.grammar.forms import DURATION, matching, one_of, texts
 from cdc.grammar.keys import DeclaredKey, Keys, Section
 from cdc.grammar.values import Value
-from cdc.topology.topology import Check, CheckStage, Topology
+from cdc.topology.topology import COMPARABLE, Check, CheckStage, Topology
 
 
 def _every(value: Value) -> float:
@@ -70,17 +70,19 @@ def read_check(name: str, s: Section) -> Check:
 def check_checks(topology: Topology) -> None:
     """Raise TopologyError for the first check that names a missing table, or that has no index or HBase table to
     compare."""
-    kept = [name for name, table in topology.tables.items() if table.sink == "hbase"]
+    kept = [name for name, table in topology.tables.items() if table.sink in COMPARABLE]
     indexed = {index.table for index in topology.indexes.values()} & set(kept)
     for name, check in topology.checks.items():
         for place, table in enumerate(check.tables):
             if table in kept or (check.covers("log") and topology.tables_meant(table)):
                 continue
-            known = ", ".join(kept) or "a table that is kept in HBase"
+            known = ", ".join(kept) or "a table that is kept in HBase or PostgreSQL"
             also = ", or a captured table" if check.covers("log") else ""
             raise topology.error(f"checks.{name}.tables[{place}]", f"no table {table} to compare", known + also)
         wanted = set(check.tables) or set(kept)
         if check.stage == "index" and not wanted & indexed:
             raise topology.error(f"checks.{name}", "no index over these tables", "an index under `indexes:`")
         if check.stage == "table" and not kept:
-            raise topology.error(f"checks.{name}", "no table that is kept in HBase", "a table with `sink: hbase`")
+            raise topology.error(
+                f"checks.{name}", "no table that is kept in HBase or PostgreSQL", "a table with `sink: hbase`"
+            )

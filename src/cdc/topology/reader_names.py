@@ -30,7 +30,7 @@ def check_names(topology: Topology) -> None:
             if topic in own:
                 raise topology.error(f"tables.{name}", f"topic {topic} is Tailorbird's own", "another name")
             _take(topology, taken, topic, f"tables.{name}", "another name")
-        elif naming.hbase_table(topology.name, name) in naming.control_tables(topology.name):
+        elif joined.sink == "hbase" and naming.hbase_table(topology.name, name) in naming.control_tables(topology.name):
             what = f"HBase table {naming.hbase_table(topology.name, name)} is Tailorbird's own"
             raise topology.error(f"tables.{name}", what, "another name")
     own_tables = {naming.hbase_table(topology.name, t.name) for t in topology.tables.values() if t.sink == "hbase"}

@@ -1,5 +1,4 @@
-"""Read `log:`, `hbase:`, `solr:`, `joins:` of a topology file; `cdc.topology.reader` has the rest and the format of
-errors."""
+"""Read the servers and `joins:` of a topology file; `cdc.topology.reader` has the rest and the format of errors."""
 
 from __future__ import annotations
 
@@ -8,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from cdc.grammar.forms import ADDRESS, DURATION, FILLED, TEXT, TEXTS, chosen, matching, number, one_of
+from cdc.grammar.forms import ADDRESS, DURATION, FILLED, NAMED, TEXT, TEXTS, chosen, matching, number, one_of
 from cdc.grammar.keys import DeclaredKey, Keys, Section, section
 from cdc.grammar.values import Value
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
 from cdc.model.errors import MissingSecret, TopologyError
 from cdc.model.naming import TopicRouting
+from cdc.model.tls import PostgresServer
+from cdc.topology.reader_tls import TLS, read_tls
 from cdc.topology.roles import ROLES, has_login
 from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
 
@@ -103,6 +104,15 @@ SOLR: Keys = {
     "username": DeclaredKey(form=TEXT, about="User of basic authentication."),
     "password": DeclaredKey(form=TEXT, about="Password of basic authentication; take it from a variable."),
     "ca_file": DeclaredKey(form=TEXT, about="Trusted certificates (PEM) for `https://`. Default: the system's."),
+}
+POSTGRES: Keys = {
+    "hostname": DeclaredKey(form=TEXT, about="The server's host.", required=True),
+    "port": DeclaredKey(form=number(1, 65535), about="The server's port.", default="5432"),
+    "username": DeclaredKey(form=TEXT, about="The login. It owns the tables.", required=True),
+    "password": DeclaredKey(form=TEXT, about="The password; take it from a variable.", required=True),
+    "dbname": DeclaredKey(form=TEXT, about="The database.", required=True),
+    "schema": DeclaredKey(form=NAMED, about="The schema of the joined tables. Default: the topology's name."),
+    **TLS,
 }
 JOINS: Keys = {
     "isolation": DeclaredKey(
@@ -213,6 +223,24 @@ def read_solr(value: Value) -> Solr:
     )  # fmt: skip
     s.end()
     return solr
+
+
+def read_postgres_server(value: Value, topology: str) -> PostgresServer:
+    """Read `postgres:`, the server of tables with `sink: postgres`. The schema is called like the topology by
+    default."""
+    s = Section(value, POSTGRES)
+    hostname = s.take("hostname")
+    found = PostgresServer(
+        hostname=hostname,
+        port=s.take("port"),
+        tls=read_tls(s, hostname),
+        username=s.take("username"),
+        password=s.take("password"),
+        dbname=s.take("dbname"),
+        schema=s.take("schema", topology),
+    )
+    s.end()
+    return found
 
 
 def read_joins(value: Value) -> Joins:

@@ -14,13 +14,15 @@ from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captu
 from cdc.model.naming import Routing, TopicRouting
 from cdc.model.polling import Poll
 from cdc.model.schema import TableId
-from cdc.model.tls import TLS_IF_OFFERED, SecuredAddress, Tls, is_loopback
+from cdc.model.tls import TLS_IF_OFFERED, PostgresServer, SecuredAddress, Tls, is_loopback
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
 SnapshotMode = Literal["initial", "never"]
-SinkKind = Literal["hbase", "kafka"]
+SinkKind = Literal["hbase", "kafka", "postgres"]
+# stores whose tables publish barriers, and can be compared with the sources
+COMPARABLE: tuple[SinkKind, ...] = ("hbase", "postgres")
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
 TopicForm = Literal["debezium", "maxwell", "upsert"]
@@ -325,6 +327,7 @@ class Topology:
     foreign_tables: Mapping[str, ForeignTable] = field(default_factory=dict)
     joins: Joins = Joins()
     checks: Mapping[str, Check] = field(default_factory=dict)
+    postgres: PostgresServer | None = None
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -343,8 +346,7 @@ class Topology:
         return Routing(topology=self.name, topics=self.log.topics)
 
     def line(self, path: str) -> int:
-        """Return the line of the value at a dotted path (`tables.orders_wide.query`), or of its nearest ancestor that
-        has one."""
+        """Return the line of the value at a dotted path (`tables.t.query`), or of its nearest ancestor with one."""
         while path and path not in self.lines:
             path = path.rpartition(".")[0]
         return self.lines.get(path, 1)
@@ -363,8 +365,7 @@ class Topology:
         return wanted if source.captures(wanted) else None
 
     def lateness(self, table: TableId) -> float | None:
-        """Return by how many seconds a row of an append-only table may be late; None for a table whose rows may
-        change."""
+        """Return by how many seconds a row of an append-only table may be late; None for any other table."""
         rule = self.sources[table.source].rules.get(table)
         return rule.watermark if rule is not None and rule.append_only else None
 

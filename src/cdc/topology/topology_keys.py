@@ -22,7 +22,7 @@ from cdc.grammar.values import NAME
 from cdc.topology.reader_checks import CHECK
 from cdc.topology.reader_foreign import FOREIGN
 from cdc.topology.reader_panels import DASHBOARD
-from cdc.topology.reader_servers import HBASE, JOINS, LOG, SOLR
+from cdc.topology.reader_servers import HBASE, JOINS, LOG, POSTGRES, SOLR
 from cdc.topology.source_keys import SOURCE
 from cdc.topology.topology import SchemaChangeBehavior, SinkKind
 
@@ -37,7 +37,9 @@ COPY: Keys = {
         form=number(1, 10_000_000), about="The approximate maximum of changes per batch.", default="20000"
     ),
     "sink": DeclaredKey(
-        form=one_of(*get_args(SinkKind)), about="The destination; `kafka`: a compacted topic.", default="hbase"
+        form=one_of(*get_args(SinkKind)),
+        about="The destination; `kafka`: a compacted topic; `postgres`: a table of the server in `postgres:`.",
+        default="hbase",
     ),
     "schema_change_behavior": DeclaredKey(
         form=one_of(*get_args(SchemaChangeBehavior)),
@@ -80,6 +82,7 @@ TOPOLOGY: Keys = {
     "log": DeclaredKey(form=section(LOG), about="Kafka."),
     "hbase": DeclaredKey(form=section(HBASE), about="HBase, where joined tables are stored."),
     "solr": DeclaredKey(form=section(SOLR), about="Solr, where indexes are."),
+    "postgres": DeclaredKey(form=section(POSTGRES), about="PostgreSQL, where tables with `sink: postgres` are stored."),
     "joins": DeclaredKey(form=section(JOINS), about="Settings of all joins."),
     "tables": DeclaredKey(
         form=ValueForm(read=read_elsewhere, schema=_TABLES),

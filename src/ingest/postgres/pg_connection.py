@@ -6,7 +6,7 @@ Results are the server's texts, unchanged, because the same functions read resul
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
@@ -14,14 +14,10 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from cdc.model.errors import Retriable, TableChanged, TailorbirdError, UsageError
-from cdc.model.tls import TlsMode, remedy_of
+from cdc.model.tls import libpq_parameters, remedy_of
 from cdc.topology.topology import Source
 
 Rows = list[tuple[bytes | None, ...]]
-_SSL: Mapping[TlsMode, str] = {
-    "disabled": "disable", "preferred": "prefer", "required": "require",
-    "verify_ca": "verify-ca", "verify_identity": "verify-full",
-}  # fmt: skip
 # With these settings, texts contain the whole value and are equal in all sessions, whatever the user's settings are.
 _SESSION = (
     "datestyle=ISO", "intervalstyle=iso_8601", "timezone=UTC", "extra_float_digits=1", "bytea_output=hex",
@@ -52,23 +48,12 @@ def conninfo(source: Source, *, replication: bool = False) -> str:
         user=source.username,
         password=source.password,
         dbname=source.dbname,
-        **_tls(source),
+        **libpq_parameters(source.tls, source.hostname),
         connect_timeout=10,
         application_name=f"tailorbird {source.name}",
         options=" ".join(f"-c {setting}" for setting in _SESSION),
         **({"replication": "database"} if replication else {}),
     )
-
-
-def _tls(source: Source) -> dict[str, str]:
-    """Return libpq's TLS parameters. A server that need not prove its identity never gets the password in clear."""
-    tls = source.tls
-    found = {"sslmode": _SSL[tls.mode], "sslrootcert": tls.ca, "sslcert": tls.cert, "sslkey": tls.key}
-    if tls.mode == "verify_identity" and not tls.ca:
-        found["sslrootcert"] = "system"
-    if not source.is_trusted:
-        found["require_auth"] = "!password"
-    return {key: value for key, value in found.items() if value}
 
 
 @contextmanager

@@ -226,6 +226,7 @@ class BatchSink:
             self.metrics.watermark(self._watermark)
         if not self.record.complete:
             if not covers(merged(self._levels), self.record.target):
+                self._patiently(lambda: self.sink.finish(None))
                 return
             self._prove_whole()
             swept = self._patiently(self.sink.sweep)

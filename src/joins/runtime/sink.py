@@ -154,14 +154,14 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
                     writes.puts.append((codec.row_key(values), cells))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
                     key = [values[name] for name in layout.row_key]
-                    writes.refused.append(_unstorable(layout.table, record.values, key, error))
+                    writes.refused.append(unstorable(layout.table, record.values, key, error))
             case RowGone() if not layout.may_hold(record.row_key):
                 continue  # no stored row has such a key: an inner join on the NULL hides it
             case RowGone():
                 try:
                     writes.deletes.append(codec.row_key(dict(zip(layout.row_key, record.row_key, strict=True))))
                 except (ValueError, TypeError, OverflowError, AttributeError, struct.error) as error:
-                    writes.refused.append(_unstorable(layout.table, record.row_key, record.row_key, error))
+                    writes.refused.append(unstorable(layout.table, record.row_key, record.row_key, error))
             case RefusedRecord():
                 writes.refused.append(record)
             case TruncationPoint():
@@ -171,7 +171,8 @@ def writes_of(records: Iterable[Record], codec: RowCodec, batch: int) -> Writes:
     return writes
 
 
-def _unstorable(table: str, values: object, key: Values, error: Exception) -> RefusedRecord:
+def unstorable(table: str, values: object, key: Values, error: Exception) -> RefusedRecord:
+    """Return the refused record of a row that cannot be stored."""
     text, own = (base64.b64encode(one).decode() for one in (orjson.dumps(values), text_of(key)))
     return RefusedRecord(f"table {table}", 0, 0, f"row does not fit its layout: {error}", own, text)
 

@@ -6,11 +6,13 @@ exception   every change is refused"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cdc.model.errors import UsageError
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
+from joins.runtime.records import ROW_PUT, Message, Record, RowPut, record_of, trace_of, ts_of, values_of
 
 _REMEDY = "set `schema_change_behavior: evolve`, or give the table another name"
 
@@ -62,3 +64,12 @@ def differences(stored: Layout, wanted: Layout) -> str:
 def places(layout: Layout, outputs: dict[str, int]) -> list[int | None]:
     """Return, for each column of the layout, the index of its value in the query's result, or None if it has none."""
     return [outputs.get(column.name) for column in layout.columns]
+
+
+def fitted(message: Message, places: Sequence[int | None]) -> Record:
+    """Decode a message for the sink, in the order of the layout's columns. Columns that the query lacks are NULL."""
+    if None not in places or message.op != ROW_PUT:
+        return record_of(message, [place for place in places if place is not None])
+    values = values_of(message.p)
+    shown = [None if place is None else values[place] for place in places]
+    return RowPut(shown, ts_of(message.p), trace_of(message.p)[2:])

@@ -5,7 +5,7 @@ A timestamp is bound to a batch before its first write, so a repeated batch writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 
@@ -19,10 +19,9 @@ from cdc.topology.topology import SchemaChangeBehavior
 from joins.query.plan import Plan
 from joins.runtime.chunks import folded
 from joins.runtime.cuts import Positions
-from joins.runtime.records import ROW_PUT, Message, Record, RowPut, record_of, trace_of, ts_of, values_of
 from joins.runtime.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
 from joins.stores.arrow_messages import messages_of, report_batch
-from joins.stores.evolution import places
+from joins.stores.evolution import fitted, places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
@@ -93,10 +92,11 @@ class HBaseSink:
             thrift=self.table.hbase.address, servers=self._servers, open_rows=self._open.refresh(),
         )  # fmt: skip
 
-    def finish(self, cut: Cut) -> None:
+    def finish(self, cut: Cut | None) -> None:
         """Write the barriers of the current batch. They guarantee that all writes with smaller timestamps are
         stored."""
-        self._report(cut, self._timestamp)
+        if cut is not None:
+            self._report(cut, self._timestamp)
 
     def follow(self, cut: Cut, committed: int) -> bool:
         """Write barriers with newer source positions between batches.
@@ -156,12 +156,3 @@ def hbase_writer(
         yield report_batch(report)
 
     return write
-
-
-def fitted(message: Message, places: Sequence[int | None]) -> Record:
-    """Decode a message for the sink, in the order of the layout's columns. Columns that the query lacks are NULL."""
-    if None not in places or message.op != ROW_PUT:
-        return record_of(message, [place for place in places if place is not None])
-    values = values_of(message.p)
-    shown = [None if place is None else values[place] for place in places]
-    return RowPut(shown, ts_of(message.p), trace_of(message.p)[2:])

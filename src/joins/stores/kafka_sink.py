@@ -71,7 +71,7 @@ class KafkaSink:
             self._open = OpenRecords(self._topic.servers, layout.topology, layout.table)
         return kafka_writer(plan, layout, batch, self._run, self._topic, self._open.refresh())
 
-    def finish(self, cut: Cut) -> None:
+    def finish(self, cut: Cut | None) -> None:
         """Do nothing, because the topic has no barriers."""
 
     def follow(self, cut: Cut, committed: int) -> bool:

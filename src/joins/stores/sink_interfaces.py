@@ -1,4 +1,4 @@
-"""The interface between a join and the sink of its rows. `hbase_sink` and `kafka_sink` implement it."""
+"""The interface between a join and the sink of its rows. `hbase_sink`, `kafka_sink` and `pg_sink` implement it."""
 
 from __future__ import annotations
 
@@ -61,8 +61,10 @@ class TableSink(Protocol):
     def writer(self, plan: Plan, layout: Layout, batch: int) -> Writer:
         """Return the function that writes the rows of the current batch, in each Spark partition."""
 
-    def finish(self, cut: Cut) -> None:
-        """Publish the source positions of the current batch. Call it when all partitions are written."""
+    def finish(self, cut: Cut | None) -> None:
+        """Complete the current batch, and publish its source positions. Call it when all partitions are written.
+
+        `cut` is None while the run is incomplete: then nothing is published."""
 
     def follow(self, cut: Cut, committed: int) -> bool:
         """Publish newer source positions between batches. Return whether that was possible.
@@ -70,7 +72,9 @@ class TableSink(Protocol):
         `committed` is the last batch that Spark committed. A later batch may be partly written."""
 
     def sweep(self) -> int:
-        """Remove every row that this run has not written. Return their number."""
+        """Remove every row that this run has not written. Return their number.
+
+        Call it once per run, when all partitions of its first complete result are written, before `finish`."""
 
 
 class Target(Protocol):
