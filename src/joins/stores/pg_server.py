@@ -5,6 +5,7 @@ Every session has the same settings, so that texts of values are equal in all of
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -44,6 +45,7 @@ class PgConnection:
         with self._translated():
             if self._connection is None:
                 self._connection = psycopg.connect(_conninfo(self.server), autocommit=False)
+                self._closing = weakref.finalize(self, self._connection.close)
             with self._connection.transaction():
                 return action(self._connection)
         raise AssertionError("unreachable")
@@ -63,7 +65,7 @@ class PgConnection:
     def close(self) -> None:
         """Close the connection; the next transaction opens another."""
         if self._connection is not None:
-            self._connection.close()
+            self._closing()
             self._connection = None
 
 

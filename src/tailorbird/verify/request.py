@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cdc.model.errors import UsageError
 from cdc.model.schema import TableId
-from cdc.topology.topology import Topology
+from cdc.topology.topology import COMPARABLE, Topology
 from joins.select.parser import tables_of
 from tailorbird.verify.findings import Stage, Verdict
 from tailorbird.verify.log.load import limits_of
@@ -118,13 +118,13 @@ def parse_request(
     for name in stages or ():
         if name not in STAGES:
             raise UsageError(f"no stage {name}", f"choose one of {', '.join(STAGES)}")
-    kept = [name for name, one in topology.tables.items() if one.sink == "hbase"]
+    kept = [name for name, one in topology.tables.items() if one.sink in COMPARABLE]
     captured = list[TableId]()
     for name in tables or ():
         if name not in kept and (meant := topology.tables_meant(name) if "log" in (stages or STAGES) else []):
             captured += meant
         elif name not in kept:
-            reported = ", ".join(kept) or "no table in HBase"
+            reported = ", ".join(kept) or "no table in HBase or PostgreSQL"
             raise UsageError(f"{topology.file}: no table {name} to compare", f"it has {reported}")
     compared = tuple(name for name in kept if not tables or name in tables)
     reads = {name: tables_of(topology, topology.tables[name]) for name in compared}

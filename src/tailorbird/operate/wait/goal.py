@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.event import Position
-from cdc.topology.topology import Topology
+from cdc.topology.topology import COMPARABLE, Topology
 from ingest.binlog.format.gtid import covers, parse_gtid_set
 from joins.select.parser import tables_of
 from tailorbird.operate.status.captured_position import CapturedPosition
@@ -89,7 +89,9 @@ def targets(topology: Topology, source: str, until: Until, table: str | None) ->
     shown = {
         name
         for name, one in topology.tables.items()
-        if table in (None, name) and one.sink == "hbase" and source in {id_.source for id_ in tables_of(topology, one)}
+        if table in (None, name)
+        and one.sink in COMPARABLE
+        and source in {id_.source for id_ in tables_of(topology, one)}
     }
     if until == "table":
         found = tuple(sorted(shown))

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import structlog
 
 from cdc.model.errors import Fatal, Retriable, Skippable, UsageError
-from cdc.stored.cells import RowCodec, document_id, layout_id_of
+from cdc.stored.cells import Barrier, RowCodec, document_id, layout_id_of
+from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
 from indexer.index.collapse import RowChange
 from indexer.table.hbase_layouts import StoredLayouts
@@ -30,12 +31,26 @@ class StoredRows:
 
     Raises Retriable while HBase is unavailable, UsageError if the table is missing."""
 
+    store = "HBase"
+
     def __init__(self, topology: Topology, table: Table, *, settling: SettlingPolicy) -> None:
         self._buckets, self._settling = table.salt_buckets, settling
         self._scanned = TableScan(topology, table)
         self.layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
         self.joined = joined_table(topology, table)
         self._codecs: dict[int, RowCodec] = {}
+
+    def check(self, file: str) -> None:
+        """Raise UsageError if the table or its column family is missing."""
+        self.joined.check(file)
+
+    def layout(self) -> Layout | None:
+        """Return the newest layout, None before the first."""
+        return self.layouts.newest()
+
+    def barrier(self) -> Barrier | None:
+        """Return the newest barrier, None before the first."""
+        return self.joined.barrier()
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
         """Yield (row key in hexadecimal, row) of every row, in the order of the keys.

@@ -14,8 +14,8 @@ from tailorbird.operate.status.kafka_dead_letters import newest_schemas
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.request import Request, StageResult, Terminal
 from tailorbird.verify.settling import settling_policy
-from tailorbird.verify.table.hbase_stored_rows import StoredRows
 from tailorbird.verify.table.kafka_reread import RereadRequester
+from tailorbird.verify.table.kept_rows import KeptRows
 from tailorbird.verify.table.rereads import TableReread, WhereKeys, rereads
 from tailorbird.verify.table.table_repair import extra_reported, repair_rows, steps_reported
 from tailorbird.verify.table.table_stage import DifferingRow, Row, TableStage
@@ -24,7 +24,7 @@ from tailorbird.verify.table.table_stage import DifferingRow, Row, TableStage
 def repaired(
     request: Request,
     table: Table,
-    kept: StoredRows,
+    kept: KeptRows,
     stage: TableStage,
     verdict: Verdict,
     wrong: Sequence[DifferingRow],

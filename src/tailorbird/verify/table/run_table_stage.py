@@ -1,4 +1,4 @@
-"""Run the table stage of `tailorbird verify`: connect to the sources and HBase, compare each table, repair it."""
+"""Run the table stage of `tailorbird verify`: connect to the servers, compare each table, repair it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cdc.topology.topology import Table
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.request import Request, StageResult, Terminal
 from tailorbird.verify.settling import settling_policy
-from tailorbird.verify.table.hbase_stored_rows import StoredRows
+from tailorbird.verify.table.kept_rows import kept_rows
 from tailorbird.verify.table.run_table_repair import repaired
 from tailorbird.verify.table.source_query import SourceQuery, obstacle
 from tailorbird.verify.table.table_stage import TableStage
@@ -30,9 +30,9 @@ def verify_tables(request: Request, terminal: Terminal) -> Iterator[StageResult]
 
 def _verified(request: Request, table: Table, terminal: Terminal) -> StageResult:
     topology, reads = request.topology, request.reads[table.name]
-    kept = StoredRows(topology, table, settling=settling_policy())
-    kept.joined.check(topology.file)
-    layout, barrier = kept.layouts.newest(), kept.joined.barrier()
+    kept = kept_rows(topology, table, settling=settling_policy())
+    kept.check(topology.file)
+    layout, barrier = kept.layout(), kept.barrier()
     cut = timestamp_reported(barrier.timestamp if barrier else None)
     why, until = obstacle({one.source: topology.sources[one.source] for one in reads}, layout, barrier)
     incomparable = Verdict(stage="table", table=table.name, cut=cut)
@@ -46,6 +46,7 @@ def _verified(request: Request, table: Table, terminal: Terminal) -> StageResult
                 columns=tuple(column.name for column in layout.columns),
                 sources=SourceQuery(topology, table, layout, reads, clock=kept.clock),
                 kept=kept,
+                store=kept.store,
                 seconds=time.monotonic,
                 pause=lambda _: time.sleep(_BETWEEN_LOOKS),
                 reported=reported,

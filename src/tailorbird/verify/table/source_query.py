@@ -9,6 +9,7 @@ from cdc.model.schema import TableId
 from cdc.stored.cells import Barrier, RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Source, Table, Topology
+from joins.stores.relational import LONGEST_KEY
 from tailorbird.verify import mysql_tables, pg_tables
 from tailorbird.verify.findings import Until
 from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot
@@ -45,7 +46,7 @@ class SourceQuery:
     ) -> None:
         self._topology, self._table, self._tables, self._read = topology, table, tables, read
         self._clock = clock
-        self._codec = RowCodec(layout)
+        self._codec = RowCodec(layout, longest_key=LONGEST_KEY) if table.sink == "postgres" else RowCodec(layout)
 
     def ask(self) -> QueryAnswer:
         """Return the result of the query, and the sources' positions, which are at or after the snapshots."""

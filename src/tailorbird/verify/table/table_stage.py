@@ -112,9 +112,11 @@ class TableStage:
         seconds: Callable[[], float],
         pause: Callable[[int], None],
         reported: Callable[[int], None] = lambda rows: None,
+        store: str = "HBase",
     ) -> None:
         self._table, self._row_key, self._columns = table, tuple(row_key), tuple(columns)
         self._sources, self._kept = sources, kept
+        self._store = store
         self._seconds, self._pause, self._reported = seconds, pause, reported
         self._asked = QueryAnswer({}, {})
         self._unknown: dict[str, str] = {}
@@ -194,7 +196,7 @@ class TableStage:
         kind: Kind = "extra" if expected is None else "missing" if stored is None else "different"
         names = [n for n in dict.fromkeys([*near, *far]) if n not in self._unknown] if kind == "different" else ()
         at = "; ".join(f"{source} at {_short(position)}" for source, position in self._asked.positions.items())
-        reported = [f"row {key}", *([f"HBase's timestamp {stored.version // 2}"] if stored else []), at]
+        reported = [f"row {key}", *([f"{self._store}'s timestamp {stored.version // 2}"] if stored else []), at]
         if stored is not None and stored.reason:
             reported.append(stored.reason)
         known = near or far
