@@ -114,8 +114,8 @@ def records(topic: str) -> Iterator[tuple[bytes, bytes | None]]:
             message = consumer.poll(20)
             assert message is not None, f"no answer about {topic}"
             assert message.error() is None
-            at = message.offset() + 1
-            yield message.key(), message.value()
+            at = (message.offset() or 0) + 1
+            yield message.key() or b"", message.value()
     finally:
         consumer.close()
 

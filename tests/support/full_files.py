@@ -66,7 +66,9 @@ log:
     roles: {capture: {username: c, password: p}}
 hbase:
   {thrift: "h:9090", zookeeper: "z:2181", advertised_host: a, bind: 0.0.0.0, region_servers: [r], clock_tolerance: 5m}
-postgres: {hostname: h, port: 5432, username: u, password: p, dbname: d, schema: s, ssl_mode: verify_ca, ssl_ca: c.pem, ssl_cert: c.pem, ssl_key: k.pem}
+postgres:
+  {hostname: h, port: 5432, username: u, password: p, dbname: d, schema: s,
+   ssl_mode: verify_ca, ssl_ca: c.pem, ssl_cert: c.pem, ssl_key: k.pem}
 solr: {url: "https://s:8983/solr", username: u, password: p, ca_file: ca.pem}
 joins: {isolation: process}
 """,

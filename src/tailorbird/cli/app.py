@@ -11,6 +11,7 @@ from tailorbird.cli import (
     cli_demo,
     cli_doctor,
     cli_ledger,
+    cli_mcp,
     cli_password,
     cli_run,
     cli_stack,
@@ -72,6 +73,7 @@ app.command("doctor")(cli_doctor.doctor)
 app.command("init")(cli_init.init)
 app.command("json-schema")(cli_json_schema.json_schema)
 app.command("ledger")(cli_ledger.ledger)
+app.command("mcp")(cli_mcp.mcp)
 app.command("password")(cli_password.password)
 app.command("checks")(cli_checks.checks)
 app.command("verify")(cli_verify.verify)

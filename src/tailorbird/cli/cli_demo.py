@@ -30,6 +30,7 @@ def demo(
         "", "--topology", help="Another topology of the shop, by file or name: revenue, two-engines."
     ),
     fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
+    sink: str = typer.Option("", "--sink", metavar="postgres", help="Also store the table in PostgreSQL: docs/sql.md."),
     keep: bool = typer.Option(False, "--keep", help="Keep the local stack running at the end."),
 ) -> None:
     """Run the whole pipeline over live traffic on local servers and compare the result.
@@ -44,7 +45,11 @@ def demo(
     Example: tailorbird demo --topology two-engines --for 60s
 
     Example: tailorbird demo --fleet --for 60s --json
+
+    Example: tailorbird demo --sink postgres --for 60s
     """
+    if sink not in ("", "postgres") or (sink and file):
+        raise UsageError(f"--sink {sink}", "--sink postgres, without --topology")
     console = Console(stderr=True)
     for_seconds = _seconds(duration) if duration else None
     stop = threading.Event()
@@ -54,7 +59,7 @@ def demo(
     from tailorbird.cli.cli_demo_show import DemoOptions, show
 
     options = DemoOptions(
-        file=_topology_file(file or "shop"),
+        file=_topology_file(file or sink or "shop"),
         seconds=for_seconds,
         rate=rate,
         sizes={"customers": customers, "products": products, "orders": orders},

@@ -118,7 +118,8 @@ def show(
 def _servers(options: DemoOptions, console: Console, closing: ExitStack) -> StackSettings:
     settings = StackSettings.from_environ(os.environ, Path.cwd(), former=local_ports(home()))
     os.environ.update(settings.environ())
-    besides: list[ServiceName] = ["postgres"] if is_two_engines(load_topology(options.file)) else []
+    topology = load_topology(options.file)
+    besides: list[ServiceName] = ["postgres"] if is_two_engines(topology) or topology.postgres else []
     stack = Stack(settings)
     if not options.keep and not any(service.pid for service in stack.status()):
         closing.callback(stack.down)

@@ -12,6 +12,7 @@ from random import Random
 from cdc.model.errors import Fatal, Retriable
 from cdc.topology.topology import Topology
 from indexer.solr.solr_http import reading_session
+from joins.process.targets import target_of
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import Shop, ShopTransaction
 from tailorbird.devtools.demo.solr_freshness import FreshnessMeter
@@ -134,4 +135,10 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
         for source, position in positions.items():
             if visible.get(source, -1) < position.sequence:
                 return f"{index.collection} shows {source} up to {visible.get(source, 0)} of {position.sequence}"
+    for table in topology.tables.values():
+        if table.sink == "postgres":
+            stored = target_of(topology, table).reached()
+            for source, position in positions.items():
+                if int(stored.get(source, {"sequence": -1})["sequence"]) < position.sequence:
+                    return f"{table.name} in PostgreSQL lags {source}"
     return ""

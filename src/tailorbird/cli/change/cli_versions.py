@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.model.naming import hbase_table, peer
-from cdc.topology.topology import Index, Topology
+from cdc.topology.topology import Index, Table, Topology
 from cdc.topology.versions import TableVersions, Versions, in_versions, version_name
 from tailorbird.operate.wait.goal import NotYet
 
 if TYPE_CHECKING:
     from indexer.rebuild.moving import NameMove
+    from joins.stores.pg_table import PostgresTable
     from tailorbird.cli.change.cli_connected import ConnectedServers
     from tailorbird.deploy.plan.rollout import IndexVersions
     from tailorbird.provision.apply import Outcome
@@ -81,7 +82,8 @@ class VersionRollout:
         self._verify(called)
 
     def move(self, name: str, number: int) -> IndexVersions:
-        """Point the query names to the indexes of a version. Return the names of all versions' indexes."""
+        """Point the query names to the indexes of a version, and its view in PostgreSQL to its rows. Return the names
+        of all versions' indexes."""
         one = self.versions.tables[name]
         called, was = version_name(name, number), version_name(name, one.serving)
         self._at(f"move what queries see from {was} to {called}")
@@ -94,7 +96,15 @@ class VersionRollout:
                     known[one.serving] = replace(old, collection=move.run())
                 known[number] = replace(new, collection=old.collection)
                 self._moves[name].append(move)
+        if one.tables[number].sink == "postgres":
+            self._postgres_table(one.tables[number]).show()
         return indexes
+
+    def _postgres_table(self, table: Table) -> PostgresTable:
+        from joins.stores.pg_table import PostgresTable
+
+        assert self.topology.postgres is not None, "the reader of topologies requires it"
+        return PostgresTable(self.topology.postgres, table.name)
 
     def moved(self, name: str) -> None:
         """Delete the records of the move, after the new names are stored."""
@@ -113,13 +123,13 @@ class VersionRollout:
         self._journal.at(1, 1, doing)
 
     def _until_fresh(self, called: str, was: str) -> None:
-        """Wait until version `called` has caught up, in HBase and its indexes, with what `was` contained at the
+        """Wait until version `called` has caught up, in its store and its indexes, with what `was` contained at the
         start."""
-        from joins.stores.hbase_table import joined_table
+        from joins.process.targets import target_of
 
         running = in_versions(self.topology, self.versions)
-        goal = _sequences(joined_table(running, running.tables[was]).reached())
-        table = joined_table(running, running.tables[called])
+        goal = _sequences(target_of(running, running.tables[was]).reached())
+        table = target_of(running, running.tables[called])
         indexes = [index for index in running.indexes.values() if index.table == called]
         began, said = time.monotonic(), ""
         while True:
@@ -217,6 +227,8 @@ class VersionRollout:
             for collection in collections:
                 if admin.exists(collection):
                     admin.remove(collection)
+        if table.sink == "postgres":
+            self._postgres_table(table).drop()
         called = hbase_table(self.topology.name, table.name)
         if called in hbase.tables(self.topology.name):
             hbase.drop_table(called)

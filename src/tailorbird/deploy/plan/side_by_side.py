@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cdc.model.naming import hbase_table
-from cdc.topology.topology import Topology
+from cdc.topology.topology import COMPARABLE, Topology
 from cdc.topology.versions import Versions, version_name
 from joins.process.declared import declared, serving
 from tailorbird.deploy.plan.change import INDEXED, Change, seconds_for
@@ -38,7 +38,7 @@ def choose(topology: Topology, versions: Versions, see: See) -> VersionChoice:
     movable = [
         name
         for name in changed
-        if topology.tables[name].sink == "hbase"
+        if topology.tables[name].sink in COMPARABLE
         and name in versions.tables
         and numbers[name] in versions.tables[name].live
     ]
