@@ -51,6 +51,7 @@ from tailorbird.verify.request import SilentTerminal, StageResult, parse_request
 from tailorbird.verify.table import run_table_stage
 from tailorbird.verify.table.run_table_stage import verify_tables
 from tests.support.commands import tailorbird
+from tests.support.mcp_client import McpClient
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -359,6 +360,31 @@ def test_explain_names_the_event_that_made_each_cell(thread: RunningPipeline, ch
             assert any(kind.lower().startswith(("table_map", "update_rows")) for kind in kinds), (reported, kinds)
     assert seen.keys() == expected.keys()
     assert cells > 10 * len(touched)
+
+
+def test_an_mcp_client_searches_and_explains_rows(thread: RunningPipeline) -> None:
+    """A session over a subprocess: rows with the positions up to which they are complete, the events of a row, and no
+    column that the dashboard does not show. What is refused leaves the session as it was.
+    """
+    wait_until_quiet(thread.topology, thread.shop, thread.pipeline, lambda why: None)
+    with McpClient(thread.topology.file, "--dashboard", "sales", environ=thread.pipeline.environ) as client:
+        (table,) = client.call("tables")["tables"]
+        shown = [column["name"] for column in table["columns"]]
+        assert shown == list(thread.topology.dashboards["sales"].columns)
+        assert "email" not in shown
+        assert "unknown column email" in client.refused("search", dashboard="sales", columns=["email"])
+        found = client.call("search", dashboard="sales", filters=["id <= 20"], sort="-id", limit=3)
+        assert [row["values"]["id"] for row in found["rows"]] == [20, 19, 18]
+        assert {*found["complete_up_to"]["sources"]} == {"shop", "crm"}
+        assert found["verification"]["verdict"] in ("unknown", "equal")
+        explained = client.call("explain", dashboard="sales", key=found["rows"][0]["key"])
+        cells = {cell["name"]: cell for cell in explained["cells"]}
+        assert {*cells} <= {*shown}
+        assert {event["table"] for event in explained["events"]} <= {"shop.shop.orders", "crm.crm.customers",
+                                                                    "shop.shop.products"}  # fmt: skip
+        assert cells["quantity"]["events"]
+        assert client.call("cut", dashboard="sales")["timestamp_ms"] > 0
+        assert client.request("no/method")["error"]["code"] == -32601
 
 
 def test_status_names_the_process_that_does_not_progress(thread: RunningPipeline) -> None:

@@ -1,4 +1,4 @@
-"""`tailorbird mcp`: serve the rows of dashboards to programs that speak the Model Context Protocol."""
+"""`tailorbird mcp`: serve the rows of dashboards to clients that speak the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def mcp(
         list[str] | None, typer.Option("--dashboard", help="Only this dashboard. May be repeated. Default: all.")
     ] = None,
 ) -> None:
-    """Serve the rows of dashboards to assistants, read-only, over standard input and output.
+    """Serve the rows of dashboards to MCP clients, read-only, over standard input and output.
 
     A client starts this command and speaks the Model Context Protocol with it. Its tools are `tables`, `search`,
     `explain`, `cut` and `verification`. Every answer has its proof: the positions of the source databases up to which
@@ -26,11 +26,10 @@ def mcp(
 
     Example: tailorbird mcp topologies/shop.yml --dashboard sales
 
-    Example: claude mcp add shop -- tailorbird mcp topologies/shop.yml
+    Example: tailorbird mcp topologies/shop.yml --dashboard sales --dashboard stock
     """
     from importlib.metadata import version
 
-    from cdc.model.errors import UsageError
     from cdc.model.extras import extras_named
     from cdc.process.file_topology import load_serving
 
@@ -41,11 +40,8 @@ def mcp(
         from tailorbird.web.mcp.tools import INSTRUCTIONS, tools_of
 
     topology = load_serving(file)
-    chosen = [one for name in dashboard or [None] for one in choose_dashboards(topology, name)]
-    if not chosen:
-        raise UsageError(
-            f"{file} has no dashboard", "declare one under `dashboards:`; its columns are what clients see"
-        )
+    names: list[str | None] = [*dashboard] if dashboard else [None]
+    chosen = [one for name in names for one in choose_dashboards(topology, name)]
     answers = {one.name: DashboardAnswers(topology, one, _explained) for one in chosen}
     server = McpServer(tools_of(answers), version=version("tailorbird"), instructions=INSTRUCTIONS)
     for line in sys.stdin:

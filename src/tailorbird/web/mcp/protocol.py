@@ -1,7 +1,7 @@
 """The Model Context Protocol over lines of JSON-RPC 2.0: one message per line, in and out.
 
 Only what a server of tools needs: `initialize`, `ping`, `tools/list` and `tools/call`. An error of a tool is a result
-with `isError`, so that the client's model can read it; a message that is not understood gets a JSON-RPC error."""
+with `isError`, which clients show; a message that is not understood gets a JSON-RPC error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class McpError(Exception):
 
 
 class McpServer:
-    """Answers the messages of one client. `instructions` tell the client's model how to use the tools."""
+    """Answers the messages of one client. `instructions` explain how to use the tools."""
 
     def __init__(self, tools: Sequence[Tool], *, version: str, instructions: str) -> None:
         self._tools = {tool.name: tool for tool in tools}

@@ -157,10 +157,10 @@ def _search(handles: Handles, answers: BoardAnswers, arguments: Mapping[str, Any
     proof = {"complete_up_to": answers.cut(), "verification": answers.verification()}  # before the rows are read
     found = answers.select(asked)["response"]
     names = [name for name in str(asked["fl"]).split(",") if name != UNIQUE_KEY]
-    opaque = not board.keys <= {column.name for column in shown_first(board)}
+    hidden = not board.keys <= {column.name for column in shown_first(board)}
     rows = [
         {
-            "key": handles.given(one[UNIQUE_KEY]) if opaque else one[UNIQUE_KEY],
+            "key": handles.given(one[UNIQUE_KEY]) if hidden else one[UNIQUE_KEY],
             "values": {name: one.get(name) for name in names},
         }
         for one in found["docs"]
