@@ -60,6 +60,22 @@ def create_control(t: Transaction, schema: str) -> None:
             run_sql(t, statement)
 
 
+def lacking(t: Transaction, schema: str, user: str) -> list[str]:
+    """Return the statements that an administrator must run so that `create_control` can create what is missing."""
+    database = "SELECT current_database(), has_database_privilege(current_database(), 'CREATE')"
+    name, may_create = run_sql(t, database).fetchone() or ("", False)
+    found = []
+    for one in (schema, f"{schema}_rows"):
+        state = run_sql(
+            t, "SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s", (one,)
+        ).fetchone()
+        if state is None and not may_create:
+            found.append(f"GRANT CREATE ON DATABASE {quoted(str(name))} TO {quoted(user)}")
+        elif state == (False,):
+            found.append(f"GRANT CREATE, USAGE ON SCHEMA {quoted(one)} TO {quoted(user)}")
+    return list(dict.fromkeys(found))
+
+
 def view_name(version: str) -> str:
     """Return the name that readers use: that of the table in the topology, without the version's number."""
     return version.partition(".")[0]

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cdc.model.errors import TailorbirdError
+
 if TYPE_CHECKING:
     from cdc.model.schema import TableId, TableSchema
+    from cdc.model.tls import PostgresServer
     from cdc.topology.topology import Source, Topology
     from tailorbird.operate.doctor.doctor import Checkup
 
@@ -46,6 +49,28 @@ def doctor(
         raise typer.Exit(1)
 
 
+def _stored_tables(server: PostgresServer) -> Checkup:
+    """Check whether the server of tables with `sink: postgres` accepts its login, which may create what is missing."""
+    from joins.stores.pg_relations import lacking
+    from joins.stores.pg_server import PgConnection
+    from tailorbird.operate.doctor.doctor import Checkup
+
+    def finding(problem: str, remedy: str) -> Checkup:
+        found = problem or f"{server.hostname}:{server.port}, schema {server.schema}"
+        return Checkup(
+            subject="postgres", check="reachable", status="fault" if problem else "ok", found=found, remedy=remedy
+        )
+
+    connection = PgConnection(server)
+    try:
+        statements = connection.transaction(lambda t: lacking(t, server.schema, server.username))
+    except TailorbirdError as error:
+        return finding(error.message, error.hint)
+    finally:
+        connection.close()
+    return finding("it may not create its schemas" if statements else "", "; ".join(statements))
+
+
 def findings(topology: Topology) -> Iterator[Checkup]:
     """Yield the findings one after the other, as the servers answer."""
     from tailorbird.operate.doctor.doctor import judge_queries, reached
@@ -64,6 +89,8 @@ def findings(topology: Topology) -> Iterator[Checkup]:
         yield from _dead_letters(topology)
     if topology.only_captures:
         return
+    if topology.postgres is not None:
+        yield _stored_tables(topology.postgres)
     hbase = topology.hbase
     address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
     problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)

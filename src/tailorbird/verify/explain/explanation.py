@@ -46,7 +46,7 @@ class TracedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRow:
-    """A row in HBase with the `timestamp` (ms) of its cells. `trace` is None if it was stored without one.
+    """A stored row with the `timestamp` (ms) of its cells. `trace` is None if it was stored without one.
 
     `layout_id` and `batch` are those in its cells.
     """

@@ -1,4 +1,4 @@
-"""Run `tailorbird explain`: read the row and its trace from HBase, and the schemas and events from Kafka."""
+"""Run `tailorbird explain`: read the row and its trace from its store, and the schemas and events from Kafka."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tailorbird.verify.explain.events import Versions, named, read
 from tailorbird.verify.explain.explanation import Explanation, TracedEvent, TracedRow, explained
 from tailorbird.verify.explain.hbase_row import JoinedRows
 from tailorbird.verify.explain.kafka_event import MissingRecord, RecordReader
+from tailorbird.verify.explain.pg_row import PostgresTracedRows
 
 _SCHEMAS = 10.0  # seconds
 
@@ -35,7 +36,8 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         if table not in topology.tables:
             raise UsageError(f"{topology.file}: no table {table}", "one of " + ", ".join(topology.tables))
         self.table = topology.tables[table]
-        self._rows = JoinedRows(topology, self.table)
+        of = PostgresTracedRows if self.table.sink == "postgres" else JoinedRows
+        self._rows = of(topology, self.table)
         self._versions = _versions(topology, table)
         schemas = {table_id: remembering(list(some)) for table_id, some in self._versions.items()}
         self.plan = compile_plan(topology, self.table, schemas)

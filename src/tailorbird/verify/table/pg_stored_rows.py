@@ -84,7 +84,7 @@ class PostgresRows:
             layout, relation = self._served(t)
             found, codec = dict[str, Stored](), RowCodec(layout)
             for key in keys:
-                where, arguments = _where(codec, key)
+                where, arguments = where_key(codec, key)
                 row = run_sql(t, f"SELECT {_selected(layout)} FROM {relation} WHERE {where}", arguments).fetchone()
                 if row is not None:
                     found[key] = _stored(codec, row)[1]
@@ -99,7 +99,7 @@ class PostgresRows:
             layout, relation = self._served(t)
             codec = RowCodec(layout)
             for key, timestamp in rows.items():
-                where, arguments = _where(codec, key)
+                where, arguments = where_key(codec, key)
                 run_sql(t, f"DELETE FROM {relation} WHERE {where} AND {TIMESTAMP} < %s", (*arguments, timestamp))
 
         self.joined.call(delete)
@@ -158,7 +158,7 @@ def values_of_texts(layout: Layout, row: Sequence[object]) -> dict[str, Canonica
     return found
 
 
-def _where(codec: RowCodec, key: str) -> tuple[str, list[object]]:
+def where_key(codec: RowCodec, key: str) -> tuple[str, list[object]]:
     """Return the condition of a row, by its row key in hexadecimal, and its arguments."""
     row_key, layout = bytes.fromhex(key), codec.layout
     if key_of(layout) == (KEY,):
