@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -32,6 +33,9 @@ FIELDS = {
         words_field("name"): "text_general", words_field("secret"): "text_general",
     }.items()
 }  # fmt: skip
+
+
+NAMES = count()
 
 
 class FakeAnswers:
@@ -80,7 +84,7 @@ def asked(server: McpServer, method: str, **params: Any) -> dict[str, Any]:
 
 def served() -> tuple[McpServer, FakeAnswers]:
     answers = FakeAnswers()
-    return McpServer(tools_of({"sales": answers}), version="1", instructions="x"), answers
+    return McpServer(tools_of({"sales": answers}, lambda: str(next(NAMES))), version="1", instructions="x"), answers
 
 
 def called(server: McpServer, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -159,7 +163,7 @@ def test_words_are_refused_if_no_shown_column_is_searched() -> None:
 
 def test_names_of_rows_are_forgotten_in_order() -> None:
     """The memory of a long session is bounded; a forgotten name is an error, not another row."""
-    handles = Handles()
+    handles = Handles(lambda: str(next(NAMES)))
     first = handles.given("00")
     names = [handles.given(f"{at:08x}") for at in range(MOST_HANDLES)]
     assert handles.key(names[-1]) == f"{MOST_HANDLES - 1:08x}"

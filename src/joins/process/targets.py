@@ -8,8 +8,8 @@ from joins.stores.hbase_sink import HBaseTarget
 from joins.stores.hbase_table import joined_table
 from joins.stores.kafka_sink import KafkaTarget
 from joins.stores.kafka_table import UpsertTopic
-from joins.stores.pg_sink import PostgresTarget
-from joins.stores.pg_table import PostgresTable
+from joins.stores.postgres.pg_sink import PostgresTarget
+from joins.stores.postgres.pg_table import PostgresTable
 from joins.stores.sink_interfaces import Target
 
 

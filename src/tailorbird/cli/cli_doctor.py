@@ -51,8 +51,8 @@ def doctor(
 
 def _stored_tables(server: PostgresServer) -> Checkup:
     """Check whether the server of tables with `sink: postgres` accepts its login, which may create what is missing."""
-    from joins.stores.pg_relations import lacking
-    from joins.stores.pg_server import PgConnection
+    from joins.stores.postgres.pg_relations import lacking
+    from joins.stores.postgres.pg_server import ServerSession
     from tailorbird.operate.doctor.doctor import Checkup
 
     def finding(problem: str, remedy: str) -> Checkup:
@@ -61,7 +61,7 @@ def _stored_tables(server: PostgresServer) -> Checkup:
             subject="postgres", check="reachable", status="fault" if problem else "ok", found=found, remedy=remedy
         )
 
-    connection = PgConnection(server)
+    connection = ServerSession(server)
     try:
         statements = connection.transaction(lambda t: lacking(t, server.schema, server.username))
     except TailorbirdError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -43,7 +44,9 @@ def mcp(
     names: list[str | None] = [*dashboard] if dashboard else [None]
     chosen = [one for name in names for one in choose_dashboards(topology, name)]
     answers = {one.name: DashboardAnswers(topology, one, _explained) for one in chosen}
-    server = McpServer(tools_of(answers), version=version("tailorbird"), instructions=INSTRUCTIONS)
+    server = McpServer(
+        tools_of(answers, lambda: secrets.token_hex(8)), version=version("tailorbird"), instructions=INSTRUCTIONS
+    )
     for line in sys.stdin:
         if line.strip() and (reply := server.answer(line)) is not None:
             sys.stdout.write(reply + "\n")

@@ -16,7 +16,7 @@ from tailorbird.operate.wait.goal import NotYet
 
 if TYPE_CHECKING:
     from indexer.rebuild.moving import NameMove
-    from joins.stores.pg_table import PostgresTable
+    from joins.stores.postgres.pg_table import PostgresTable
     from tailorbird.cli.change.cli_connected import ConnectedServers
     from tailorbird.deploy.plan.rollout import IndexVersions
     from tailorbird.provision.apply import Outcome
@@ -101,7 +101,7 @@ class VersionRollout:
         return indexes
 
     def _postgres_table(self, table: Table) -> PostgresTable:
-        from joins.stores.pg_table import PostgresTable
+        from joins.stores.postgres.pg_table import PostgresTable
 
         assert self.topology.postgres is not None, "the reader of topologies requires it"
         return PostgresTable(self.topology.postgres, table.name)

@@ -12,7 +12,7 @@ from cdc.stored.layout import Layout
 from cdc.topology.topology import Topology
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.engine.file_checkpoint import measured_rate, stored_record
-from joins.stores.pg_table import PostgresTable
+from joins.stores.postgres.pg_table import PostgresTable
 from tailorbird.deploy.plan.change import Change
 from tailorbird.deploy.plan.hbase_seen import counted_rows
 from tailorbird.deploy.plan.kafka_seen import SeenTopics, fleet_sources, reported_schemas, seen_topics

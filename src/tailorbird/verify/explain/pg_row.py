@@ -10,10 +10,10 @@ from cdc.model.types import Canonical
 from cdc.stored.cells import RowCodec
 from cdc.stored.traces import entries_of
 from cdc.topology.topology import Table, Topology
-from joins.stores.pg_relations import run_sql
-from joins.stores.pg_server import Transaction
-from joins.stores.pg_table import PostgresTable
-from joins.stores.relational import BATCH, TIMESTAMP, TRACE, quoted, shown
+from joins.stores.postgres.pg_relations import run_sql
+from joins.stores.postgres.pg_server import Transaction
+from joins.stores.postgres.pg_table import PostgresTable
+from joins.stores.postgres.relational import BATCH, TIMESTAMP, TRACE, quoted, shown
 from tailorbird.verify.explain.explanation import TracedRow
 from tailorbird.verify.table.pg_stored_rows import served, values_of_texts, where_key
 

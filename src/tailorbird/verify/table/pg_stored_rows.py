@@ -10,10 +10,10 @@ from cdc.model.types import Canonical
 from cdc.stored.cells import Barrier, RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
-from joins.stores.pg_relations import run_sql
-from joins.stores.pg_server import Transaction
-from joins.stores.pg_table import PostgresTable, TableState
-from joins.stores.relational import (
+from joins.stores.postgres.pg_relations import run_sql
+from joins.stores.postgres.pg_server import Transaction
+from joins.stores.postgres.pg_table import PostgresTable, StoredState
+from joins.stores.postgres.relational import (
     KEY,
     TIMESTAMP,
     FromText,
@@ -129,7 +129,7 @@ class PostgresRows:
         return served(self.joined, self.joined.read_state(t))
 
 
-def served(joined: PostgresTable, state: TableState | None) -> tuple[Layout, str]:
+def served(joined: PostgresTable, state: StoredState | None) -> tuple[Layout, str]:
     """Return the layout and the quoted name of the relation that readers see. Raises Skippable before the first
     complete result."""
     if state is None or state.relation is None or state.served is None:

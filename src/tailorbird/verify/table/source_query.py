@@ -9,7 +9,7 @@ from cdc.model.schema import TableId
 from cdc.stored.cells import Barrier, RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Source, Table, Topology
-from joins.stores.relational import LONGEST_KEY
+from joins.stores.postgres.relational import LONGEST_KEY
 from tailorbird.verify import mysql_tables, pg_tables
 from tailorbird.verify.findings import Until
 from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot

@@ -5,7 +5,6 @@ index without a list). Other columns can be neither read, nor filtered or sorted
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -48,16 +47,17 @@ class BoardAnswers(Protocol):
 class Handles:
     """Names for the keys of rows whose key columns are not shown: a key contains the values of these columns.
 
-    The newest `MOST_HANDLES` are known."""
+    `random_name` returns a new name. The newest `MOST_HANDLES` are known."""
 
-    def __init__(self) -> None:
+    def __init__(self, random_name: Callable[[], str]) -> None:
+        self._random_name = random_name
         self._keys, self._names = dict[str, str](), dict[str, str]()
 
     def given(self, key: str) -> str:
         """Return the name of a key, a new one for a new key."""
         name = self._names.get(key)
         if name is None:
-            name = self._names[key] = f"row-{secrets.token_hex(8)}"
+            name = self._names[key] = f"row-{self._random_name()}"
             self._keys[name] = key
             if len(self._keys) > MOST_HANDLES:
                 oldest = next(iter(self._keys))
@@ -73,9 +73,9 @@ class Handles:
         return self._keys.get(text, text)
 
 
-def tools_of(boards: Mapping[str, BoardAnswers]) -> list[Tool]:
-    """Return the tools over some dashboards, by name."""
-    handles = Handles()
+def tools_of(boards: Mapping[str, BoardAnswers], random_name: Callable[[], str]) -> list[Tool]:
+    """Return the tools over some dashboards, by name. `random_name` is that of `Handles`."""
+    handles = Handles(random_name)
     dashboard = {"type": "string", "enum": list(boards), "description": "The dashboard whose table is meant."}
 
     def tool(

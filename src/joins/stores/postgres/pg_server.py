@@ -30,7 +30,7 @@ _REFUSED_LOGIN = ("password authentication failed", "no pg_hba.conf entry", "doe
 Transaction = psycopg.Connection[tuple[Any, ...]]
 
 
-class PgConnection:
+class ServerSession:
     """One connection, for one thread. Opened at the first transaction, and again after a loss."""
 
     def __init__(self, server: PostgresServer) -> None:
@@ -89,11 +89,11 @@ def _conninfo(server: PostgresServer) -> str:
     )  # fmt: skip
 
 
-_kept: dict[PostgresServer, PgConnection] = {}
+_kept: dict[PostgresServer, ServerSession] = {}
 
 
-def pg_connection(server: PostgresServer) -> PgConnection:
+def pg_connection(server: PostgresServer) -> ServerSession:
     """Return the connection of this process, which a Python worker keeps between batches.
 
     Use this function: a task that refers to `_kept` directly would get a pickled copy of the driver's."""
-    return _kept.setdefault(server, PgConnection(server))
+    return _kept.setdefault(server, ServerSession(server))

@@ -1,8 +1,8 @@
 """Columns and values of a joined table in PostgreSQL: a type for each logical type, and the text of each value.
 
-Both directions use the text form of PostgreSQL's types, as COPY reads them and `column::text` shows them in the session
-of `joins.stores.pg_server`. A value must also fit HBase's encoding (`cdc.stored.values`), so that every sink stores
-and refuses the same rows.
+Both directions use the text form of PostgreSQL's types, as COPY reads them and `column::text` shows them in a session
+of `joins.stores.postgres.pg_server`. A value must also fit HBase's encoding (`cdc.stored.values`), so that every sink
+stores and refuses the same rows.
 """
 
 from __future__ import annotations

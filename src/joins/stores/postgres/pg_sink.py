@@ -1,4 +1,4 @@
-"""Write a joined table to PostgreSQL, exactly once per batch (`joins.stores.pg_table`).
+"""Write a joined table to PostgreSQL, exactly once per batch (`joins.stores.postgres.pg_table`).
 
 The tasks of a batch stage its rows with COPY. If PostgreSQL refuses some rows, the rest are staged without them: the
 rows are halved until the refused ones are alone, and these become dead letters."""
@@ -40,11 +40,11 @@ from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import fitted, places
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
-from joins.stores.pg_relations import staging_of
-from joins.stores.pg_server import Transaction, pg_connection
-from joins.stores.pg_table import PostgresTable
+from joins.stores.postgres.pg_relations import staging_of
+from joins.stores.postgres.pg_server import Transaction, pg_connection
+from joins.stores.postgres.pg_table import PostgresTable
+from joins.stores.postgres.relational import ATTEMPT, COMMITTED, GONE, KEY, LONGEST_KEY, TRACE, ToText, quoted, to_text
 from joins.stores.proc_retry import as_long_as_it_takes
-from joins.stores.relational import ATTEMPT, COMMITTED, GONE, KEY, LONGEST_KEY, TRACE, ToText, quoted, to_text
 from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
 
 _UNFIT = (ValueError, TypeError, OverflowError, AttributeError, struct.error)
@@ -142,7 +142,7 @@ class PostgresSink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
-    """Where the tasks of a batch stage its rows: a server, the run's relation, and the number of the attempt."""
+    """The place where the tasks of a batch stage its rows: a server, the run's relation, the number of the attempt."""
 
     server: PostgresServer
     relation: str

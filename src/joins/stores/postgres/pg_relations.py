@@ -1,4 +1,4 @@
-"""Create, fill, show and drop the relations of joined tables in PostgreSQL. See `joins.stores.pg_table`.
+"""Create, fill, show and drop the relations of joined tables in PostgreSQL. See `joins.stores.postgres.pg_table`.
 
 Every function works in the caller's transaction."""
 
@@ -11,8 +11,8 @@ import psycopg
 
 from cdc.model.errors import UsageError
 from cdc.stored.layout import Layout, load_layout
-from joins.stores.pg_server import Transaction
-from joins.stores.relational import (
+from joins.stores.postgres.pg_server import Transaction
+from joins.stores.postgres.relational import (
     ATTEMPT,
     BATCH,
     COMMITTED,

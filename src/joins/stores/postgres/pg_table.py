@@ -28,7 +28,7 @@ from cdc.stored.layout import Layout, dump_layout, load_layout
 from cdc.topology.topology import SchemaChangeBehavior
 from joins.runtime.cuts import Positions
 from joins.stores.evolution import evolved
-from joins.stores.pg_relations import (
+from joins.stores.postgres.pg_relations import (
     create_control,
     create_relation,
     drop_relation,
@@ -39,15 +39,15 @@ from joins.stores.pg_relations import (
     staging_of,
     view_name,
 )
-from joins.stores.pg_server import PgConnection, Transaction
-from joins.stores.relational import columns_of, quoted
+from joins.stores.postgres.pg_server import ServerSession, Transaction
+from joins.stores.postgres.relational import columns_of, quoted
 
 T = TypeVar("T")
 _LOCKED = "SET LOCAL lock_timeout = '3s'"  # a reader's long query must not make later readers wait for longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class StoredState:
     """The row of a table in `_tables`.
 
     `relation` is what readers see, with the layout `served`: both None before the first complete result. `building` is
@@ -74,10 +74,10 @@ class PostgresTable:
     def __init__(self, server: PostgresServer, name: str) -> None:
         self.server, self.name, self.view = server, name, view_name(name)
         self.rows = quoted(f"{server.schema}_rows")
-        self._connection = PgConnection(server)
+        self._connection = ServerSession(server)
 
     def call(self, action: Callable[[Transaction], T]) -> T:
-        """Run an action in a transaction (`PgConnection.transaction`)."""
+        """Run an action in a transaction (`ServerSession.transaction`)."""
         return self._connection.transaction(action)
 
     def close(self) -> None:
@@ -103,25 +103,25 @@ class PostgresTable:
         ).fetchone()
         return found is not None
 
-    def state(self) -> TableState | None:
+    def state(self) -> StoredState | None:
         """Return the table's state, or None before its join has started."""
         return self.call(self._state_if_any)
 
-    def _state_if_any(self, t: Transaction) -> TableState | None:
+    def _state_if_any(self, t: Transaction) -> StoredState | None:
         try:
             with t.transaction():
                 return self.read_state(t)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return None
 
-    def read_state(self, t: Transaction, *, lock: bool = False) -> TableState | None:
+    def read_state(self, t: Transaction, *, lock: bool = False) -> StoredState | None:
         """Return the table's state in a transaction; with `lock` no other transaction can change it."""
         ending = " FOR UPDATE" if lock else ""
         row = run_sql(t, f"SELECT {_STATE} FROM {self.rows}._tables WHERE name = %s{ending}", (self.name,)).fetchone()
         if row is None:
             return None
         layout, served, run, relation, building, attempt, batch, timestamp, barrier = row
-        return TableState(
+        return StoredState(
             layout=load_layout(layout.encode()), run=run,
             served=None if served is None else load_layout(served.encode()),
             relation=relation, building=building, attempt=attempt, batch=batch, timestamp=timestamp,
@@ -162,12 +162,12 @@ class PostgresTable:
         barrier = self.barrier()
         return barrier.positions if barrier else {}
 
-    def open_run(self, run: str, committed: int) -> TableState:
+    def open_run(self, run: str, committed: int) -> StoredState:
         """Return the state for a run. A new run gets an empty relation; what earlier runs left is dropped.
 
         Raises UsageError if the run has committed batches that the table lacks."""
 
-        def opened(t: Transaction) -> TableState:
+        def opened(t: Transaction) -> StoredState:
             state = self.read_state(t, lock=True)
             assert state is not None, "settle_layout comes first"
             if state.run == run and self._exists(t, state.building):
@@ -195,11 +195,11 @@ class PostgresTable:
         found = run_sql(t, "SELECT to_regclass(%s) IS NOT NULL", (f"{self.rows}.{quoted(relation or '')}",)).fetchone()
         return relation is not None and found == (True,)
 
-    def begin_attempt(self, known: TableState, timestamp: int) -> TableState:
+    def begin_attempt(self, known: StoredState, timestamp: int) -> StoredState:
         """Begin an attempt of a batch: rows that earlier attempts staged are removed. Raises Fatal if another process
         has written the table since `known`."""
 
-        def begin(t: Transaction) -> TableState:
+        def begin(t: Transaction) -> StoredState:
             state = self._mine(t, known, slack=1)  # 1: an earlier try has committed, and its answer was lost
             assert state.building is not None
             run_sql(t, f"TRUNCATE {self.rows}.{quoted(staging_of(state.building))}")
@@ -213,7 +213,7 @@ class PostgresTable:
 
         return self.call(begin)
 
-    def _mine(self, t: Transaction, known: TableState, slack: int = 0) -> TableState:
+    def _mine(self, t: Transaction, known: StoredState, slack: int = 0) -> StoredState:
         """Lock the table's state and return it. Its attempt is at most `slack` further than the known one."""
         state = self.read_state(t, lock=True)
         if state is None or state.run != known.run or not 0 <= state.attempt - known.attempt <= slack:
@@ -221,7 +221,7 @@ class PostgresTable:
         return state
 
     def commit_batch(
-        self, known: TableState, batch: int, timestamp: int, barrier: Barrier | None, *, swap: bool
+        self, known: StoredState, batch: int, timestamp: int, barrier: Barrier | None, *, swap: bool
     ) -> int:
         """Move the rows of the attempt `known` into the run's relation, and store batch and barrier, in one
         transaction. With `swap`, readers see the run's relation from then on. Does nothing twice.
@@ -252,7 +252,7 @@ class PostgresTable:
             self.tidy()
         return gone
 
-    def _swap(self, t: Transaction, state: TableState) -> int:
+    def _swap(self, t: Transaction, state: StoredState) -> int:
         """Let readers see the run's relation, if the view shows this version of the table."""
         run_sql(t, _LOCKED)
         former = self._count(t, state.relation)
@@ -333,7 +333,7 @@ class PostgresTable:
         if self.state() is not None:
             self.call(drop)
 
-    def publish(self, known: TableState, barrier: Barrier) -> bool:
+    def publish(self, known: StoredState, barrier: Barrier) -> bool:
         """Store a newer barrier if the table still contains exactly the barrier's batch. Return whether it does."""
 
         def publish(t: Transaction) -> bool:

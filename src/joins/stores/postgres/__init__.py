@@ -1,0 +1,1 @@
+"""Store joined tables in PostgreSQL: rows, batches and barriers, and the view that readers use."""
