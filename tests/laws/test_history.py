@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -173,6 +174,6 @@ def test_a_record_of_a_later_format_is_refused() -> None:
         history_from_records([(key, {**value, "format": 2})], "s")
 
 
-def compact(found: list[Record]) -> dict[str, dict[str, object] | None]:
+def compact(found: list[Record]) -> dict[str, Mapping[str, object] | None]:
     """Return what a compacted topic keeps, without tombstones."""
     return {key: value for key, value in dict(found).items() if value is not None}

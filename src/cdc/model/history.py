@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, overload
 
 import orjson
 
 from cdc.model.errors import Fatal, Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.packed import packed, unpacked
 from cdc.persistent import PersistentMap, persistent
 
 FORMAT = 1
 _REMEDY = "the next TABLE_MAP event contains them, or use `tailorbird schema set`"
-Record = tuple[str, dict[str, Any] | None]  # key and value in the topic; the value None is a tombstone
+Record = tuple[str, Mapping[str, Any] | None]  # key and value in the topic; the value None is a tombstone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class TableState:
     A dropped table has neither `schema` nor `unknown`. A table in quarantine has no `schema`, and `unknown` is the
     reason why its columns are not known. `version` is the number of its last schema. Numbers are never reused, even if
     the table is dropped and created again. `detail` is what the DDL parser also needs (keys, default character set),
-    stored as it is.
+    stored as it is. It is held compressed, because it is rarely read.
     """
 
     table_id: TableId
@@ -45,6 +46,10 @@ class TableState:
     version: int
     unknown: str = ""
     detail: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.detail is not None:
+            object.__setattr__(self, "detail", packed(self.detail))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +212,26 @@ def records(change: SchemaChange) -> Iterator[Record]:
         yield _key("change", name, number), {**_value(state), "sequence": number, "ddl": change.ddl}
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRecords(Sequence[Record]):
+    """The `records` of a change, each made when it is read: those of all tables of a large server take 200 MiB."""
+
+    change: SchemaChange
+
+    def __iter__(self) -> Iterator[Record]:
+        return records(self.change)
+
+    def __len__(self) -> int:
+        return len(self.change.tables) + len(self.change.databases)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        return tuple(self)[index]
+
+
 def checkpoint(history: History, position: Position) -> Iterator[Record]:
     """Yield records that replace everything before `position`: one state per table, then tombstones for the table's
     changes.
@@ -233,7 +258,10 @@ def history_from_records(found: Iterable[Record], source: str) -> History:
     first = 0
     # states come before changes, because a change may amend the origin of a state
     for key, value in sorted(latest.items(), key=lambda record: orjson.loads(record[0])[0] == "change"):
-        if value is None or value["source"] != source or orjson.loads(key)[0] not in ("state", "change"):
+        if value is None or orjson.loads(key)[0] not in ("state", "change"):
+            continue
+        value = unpacked(value)
+        if value["source"] != source:
             continue
         if value["format"] != FORMAT:
             raise ValueError(f"schema history record of format {value['format']}, this version reads {FORMAT}")
@@ -253,6 +281,7 @@ def restated(
     key, value = record
     if value is None or orjson.loads(key)[0] not in ("state", "change"):
         return record
+    value = unpacked(value)
     state = stored(_state(value))
     if state is None:
         return key, None
@@ -282,7 +311,7 @@ def _value(state: TableState | DatabaseState) -> dict[str, Any]:
         "schema": state.schema.to_json() if state.schema else None,
         "version": state.version,
         "unknown": state.unknown,
-        "detail": state.detail,
+        "detail": None if state.detail is None else unpacked(state.detail),
     }
 
 

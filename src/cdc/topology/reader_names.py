@@ -17,13 +17,13 @@ def check_names(topology: Topology) -> None:
     taken = {naming.distinguished(topic): topic for topic in own}
     for source in topology.sources.values():
         common = set[str]()
-        for table in source.tables:
+        for place, table in enumerate(source.tables):
             topic = topology.routing.topic_of(table)
             if topology.routing.shares(naming.change_topic(topology.name, table)):
                 if topic in common:
                     continue
                 common.add(topic)
-            _take(topology, taken, topic, _path(topology, source, table), "one of the two tables only")
+            _take(topology, taken, topic, _path(topology, source, table, place), "one of the two tables only")
     for name, joined in topology.tables.items():
         if joined.sink == "kafka":
             topic = naming.upsert_topic(topology.name, name)
@@ -55,10 +55,10 @@ def _take(topology: Topology, taken: dict[str, str], topic: str, path: str, expe
     taken[naming.distinguished(topic)] = topic
 
 
-def _path(topology: Topology, source: Source, table: TableId) -> str:
+def _path(topology: Topology, source: Source, table: TableId, place: int) -> str:
     """Return the path of a captured table: by its place in a list, or as a key."""
     tables = f"sources.{source.name}.tables"
-    listed = f"{tables}[{source.tables.index(table)}]"
+    listed = f"{tables}[{place}]"
     names = (table.table, dotted(table.table), f"{table.database}.{table.table}", table.name)
     keys = tuple(f"{tables}.{name}" for name in names)
     return next((path for path in (listed, *keys) if path in topology.lines), tables)

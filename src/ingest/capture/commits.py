@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from cdc.model.history import Record as HistoryRecord
 from ingest.capture.capture_parts import CaptureParts
-from ingest.capture.marks import SLACK, Marks, rewrite_history
+from ingest.capture.marks import SLACK, Marks, least_records, rewrite_history
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import FROM, REREAD, Checkpoint
 from ingest.records.waiting import WAITS, keep, reasons
@@ -36,10 +34,15 @@ class Commits:
         self._parts.log.extend(self._parts.recorder.history(forgotten))
         known, tables.written = self.marks.known, 0
         oldest = known[0].position if known else checkpoint.position
-        allowed = [tables.restriction.record(one) for one in found] if tables.restriction else found
-        leaks = orjson.dumps(allowed) != orjson.dumps(found)
-        again = rewrite_history(allowed, tables.source, oldest, known)
-        if not leaks and len(found) <= 2 * len(again.records) + SLACK:
+        limit = tables.restriction
+        allowed = [limit.record(one) for one in found] if limit else found
+        leaks = limit is not None and any(was != now for was, now in zip(found, allowed, strict=True))
+        # decoding all tables takes seconds, so their number is compared first
+        if leaks or len(found) > 2 * least_records(allowed, tables.source) + SLACK:
+            again = rewrite_history(allowed, tables.source, oldest, known)
+        else:
+            again = None
+        if again is None or (not leaks and len(found) <= 2 * len(again.records) + SLACK):
             # commit at once: an idle source might commit next after Kafka's transaction timeout
             return self.commit(checkpoint, repairs, checkpoint.state.get("signals")) if forgotten else checkpoint
         self._parts.observer.phase("history rewritten", records=len(found), now=len(again.records))

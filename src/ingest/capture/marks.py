@@ -20,6 +20,7 @@ import orjson
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.event import Position
 from cdc.model.history import Record, checkpoint, history_from_records
+from cdc.packed import unpacked
 from ingest.binlog.format.gtid import covers, parse_gtid_set
 from ingest.events.log_place import LogPlace
 from ingest.records.capture_interfaces import Checkpoint
@@ -90,7 +91,7 @@ def _kind(key: str) -> str:
 def marks_of(found: Iterable[Record], source: str) -> list[Checkpoint]:
     """Return the marks in records of the history, oldest first. Raises Fatal for a mark of a newer format."""
     marks = [
-        read_checkpoint(orjson.dumps(value))[0]
+        read_checkpoint(orjson.dumps(unpacked(value)))[0]
         for key, value in dict(found).items()
         if value is not None and orjson.loads(key)[:2] == [KIND, source]
     ]
@@ -155,6 +156,12 @@ def rewrite_history(
         gone=[(key, None) for key in records if key in gone],
         records=[*kept, *changes, *(_record(mark, source) for mark in marks)],
     )
+
+
+def least_records(found: Iterable[Record], source: str) -> int:
+    """Return a lower bound of the number of records of a rewritten history: the number of tables and databases."""
+    keys = (orjson.loads(key) for key, value in found if value is not None)
+    return len({tuple(key[1:4]) for key in keys if key[0] in ("state", "change") and key[1] == source})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

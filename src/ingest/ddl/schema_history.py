@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cdc.model.event import Position
 from cdc.model.history import DatabaseState, History, SchemaChange, TableState
 from cdc.model.schema import Column, TableId, TableSchema
+from cdc.packed import unpacked
 from cdc.persistent import changed_keys, persistent
 from ingest.ddl.catalog import (
     Catalog,
@@ -217,7 +219,7 @@ def _with_state(catalog: Catalog, state: TableState) -> Catalog:
         return catalog.with_unknown(name, state.unknown)
     if state.schema is None:
         return catalog.without_table(name)
-    return catalog.with_table(name, table_from_json(state.detail) if state.detail else _from_schema(state.schema))
+    return catalog.with_table(name, _definition(state.detail, state.schema))
 
 
 def catalog_at(history: History, source: str, position: Position, default_charset: str | None) -> Catalog:
@@ -239,12 +241,13 @@ def catalog_at(history: History, source: str, position: Position, default_charse
         if state.unknown:
             catalog = _with_state(catalog, state)
         elif state.schema is not None:
-            table = table_from_json(state.detail) if state.detail else _from_schema(state.schema)
-            tables[state.table_id.database, state.table_id.table] = table
+            tables[state.table_id.database, state.table_id.table] = _definition(state.detail, state.schema)
     return replace(catalog, tables=tables)
 
 
-def _from_schema(schema: TableSchema) -> TableDefinition:
+def _definition(detail: Mapping[str, Any] | None, schema: TableSchema) -> TableDefinition:
+    if detail is not None:
+        return table_from_json(unpacked(detail))
     columns = tuple(definition_of(column) for column in schema.columns)
     key = (Key(name="PRIMARY", kind="primary", columns=schema.primary_key),) if schema.primary_key else ()
     return TableDefinition(columns=columns, keys=key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdc.model.history import Record as HistoryRecord
@@ -20,7 +20,7 @@ class TablesChanged:
     of them that were published. `tables` are all tables that may be published differently from here on.
     """
 
-    history: tuple[HistoryRecord, ...] = ()
+    history: Sequence[HistoryRecord] = ()
     schemas: tuple[TableSchema, ...] = ()
     effects: tuple[TableEffect, ...] = ()
     refused: Mapping[TableId, str] | None = None

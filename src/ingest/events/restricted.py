@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from cdc.model.filters import TableRule
 from cdc.model.history import DatabaseState, Record, SchemaChange, TableState, restated
 from cdc.model.schema import Column, TableId
+from cdc.packed import unpacked
 from cdc.topology.topology import Source
 from ingest.ddl.catalog import Catalog, ColumnDefinition, TableDefinition, TableName, table_from_json
 from ingest.ddl.columns import ROW_END, ROW_START
@@ -96,7 +97,7 @@ class Restriction:
             columns = self.columns(state.table_id, schema.columns)
             schema = replace(schema, columns=tuple(_valueless(c) if rule.hides(c.name) else c for c in columns))
         if detail is not None:
-            table = table_from_json(detail)
+            table = table_from_json(unpacked(detail))
             detail = replace(table, columns=tuple(_column(column, rule) for column in table.columns)).to_json()
         unknown = NOT_UNDERSTOOD if state.unknown else ""
         return replace(state, schema=schema, detail=detail, unknown=unknown)

@@ -12,7 +12,7 @@ from typing import Any
 from cdc.model.errors import Skippable
 from cdc.model.event import Position
 from cdc.model.filters import TableRule, shape_of
-from cdc.model.history import History, SchemaChange, history_from_records, records
+from cdc.model.history import ChangeRecords, History, SchemaChange, history_from_records
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.persistent import changed_keys
@@ -366,7 +366,7 @@ class Tables(KnownTables, SkippedTables):
                 schemas.append(self.schema(state.table_id))
             except Skippable as error:
                 refused[state.table_id] = str(error)
-        written = tuple(records(self.restriction.stored(change) if self.restriction else change))
+        written = ChangeRecords(self.restriction.stored(change) if self.restriction else change)
         self.written += len(written)
         concerned = frozenset(tables).union(*map(self._topics.others, tables))
         return TablesChanged(

@@ -9,6 +9,7 @@ import orjson
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
 from cdc.model.schema import schema_from_json
+from cdc.packed import packed, unpacked
 from ingest.fleet.fleet_pb2 import FATAL, RETRIABLE, USAGE, Failure, Part
 from ingest.records.capture_interfaces import Checkpoint, Recovered
 from ingest.records.records import checkpoint_value, read_checkpoint
@@ -18,7 +19,7 @@ _PART = 512 * 1024  # bytes
 
 def parts_of(answer: Any) -> Iterator[Part]:
     """Split an answer, as JSON, into messages of limited size; at least one."""
-    content = orjson.dumps(answer)
+    content = orjson.dumps(answer, default=unpacked)
     for at in range(0, len(content), _PART):
         yield Part(content=content[at : at + _PART], last=at + _PART >= len(content))
 
@@ -50,7 +51,7 @@ def recovered_of(value: dict[str, Any]) -> Recovered:
     at = value["checkpoint"]
     return Recovered(
         checkpoint=None if at is None else checkpoint_of(at.encode()),
-        history=tuple((key, content) for key, content in value["history"]),
+        history=tuple((key, content if content is None else packed(content)) for key, content in value["history"]),
         schemas={schema.table_id: schema for schema in schemas},
         behind=frozenset(value["behind"]),
     )

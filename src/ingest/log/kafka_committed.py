@@ -16,12 +16,15 @@ from cdc.model.errors import Retriable
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.history import history_from_records
 from cdc.model.schema import TableId, TableSchema, schema_from_json
+from cdc.packed import PackedJson
 from cdc.process.kafka_foreign import MALFORMED, ignored, own_record
 from cdc.process.kafka_reader import KafkaReader
 from cdc.topology.topology import Source, Topology
 from ingest.capture.marks import marks_of
 from ingest.log.kafka_topics import TIMEOUT, SourceTopics, client_settings
 from ingest.records.records import read_checkpoint
+
+_QUEUE = 4096  # KiB that are read ahead: schemas of 20,000 tables have 100 MiB
 
 
 class CommittedRecords:
@@ -93,7 +96,7 @@ class CommittedRecords:
                 name = (key or b"[]").decode()
                 content = own_record(topic, offset, value, partial(_history_record, name, self._source))
                 if value is None or content is not None:
-                    found.append((name, content))
+                    found.append((name, None if value is None else PackedJson(value)))
         return tuple(found)
 
     def quarantined(self) -> list[Mapping[str, Any]]:
@@ -140,7 +143,10 @@ class CommittedRecords:
             yield message.offset() or 0, message.key(), message.value()
 
     def _reader(self) -> KafkaReader:
-        return KafkaReader(self._brokers, "tailorbird-capture", "committed records cannot be read", answer=TIMEOUT)
+        return KafkaReader(
+            self._brokers, "tailorbird-capture", "committed records cannot be read", answer=TIMEOUT,
+            queued_max_messages_kbytes=_QUEUE,
+        )  # fmt: skip
 
 
 def _readable(value: bytes, _: Any) -> bytes:
@@ -157,11 +163,10 @@ def _quarantine_record(content: Any) -> dict[str, Any]:
     return found
 
 
-def _history_record(name: str, source: str, content: Any) -> dict[str, Any]:
-    """Return a record of the history. Raises an error of `MALFORMED` if it is not one."""
+def _history_record(name: str, source: str, content: Any) -> bool:
+    """Return True for a record of the history. Raises an error of `MALFORMED` if it is not one."""
     if not isinstance(content.get("sequence", 0), int):
         raise TypeError("a sequence number that is no number")
     history_from_records([(name, content)], source)
     marks_of([(name, content)], source)
-    found: dict[str, Any] = content
-    return found
+    return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any
 
 from confluent_kafka import KafkaError as Code
@@ -38,10 +39,11 @@ from ingest.records.records import checkpoint_value, history_start, read_checkpo
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 # Milliseconds that a transaction may stay open: the brokers' default. Gateways use less (`kafka_sources`).
 TRANSACTION_TIMEOUT_MS = 900_000
+_PIECE = 1000  # records that are in memory at once, besides those in flight
 _POLL_EVERY = 200  # number of appended records after which delivery reports are collected
 # Records, their bytes and their topics that wait until the next commit. Kafka creates some dozens of topics per second,
 # and the transaction may stay open for so long.
-_WAITING, _WAITING_BYTES, _WAITING_TOPICS = 20_000, 8 * 1024 * 1024, 500
+_WAITING, _WAITING_BYTES, _WAITING_TOPICS = 20_000, 8 * 1024 * 1024, 1000
 
 
 class KafkaLog:
@@ -181,10 +183,12 @@ class KafkaLog:
 
     def extend(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.extend`. Waits while 100,000 records or 32 MiB are in flight."""
-        records = list(records) if self._routing.topics == "per_table" else [self._routed(one) for one in records]
-        if not self._made.issuperset([record.topic for record in records]):
-            records = self._held_back(records)
-        self._produce(records)
+        shared = self._routing.topics != "per_table"
+        left = map(self._routed, records) if shared else iter(records)
+        while some := list(islice(left, _PIECE)):
+            if not self._made.issuperset([record.topic for record in some]):
+                some = self._held_back(some)
+            self._produce(some)
 
     def _routed(self, record: Record) -> Record:
         """Return the record as it is written to Kafka."""

@@ -40,6 +40,7 @@ _NOT_YET = (  # errors of a broker that has not heard of a new topic, or that it
     KafkaError.FENCED_LEADER_EPOCH,
 )
 _BATCH = 200  # topics that one request describes
+_LOOK, _LONGEST_LOOK = 0.05, 0.8  # seconds between looks at new topics: each costs a broker as much as a new topic
 _NAME = re.compile(r"`([^`]+)`|\"([^\"]+)\"|([\w$]+)")
 
 
@@ -144,7 +145,7 @@ def make_change_topics(log: Log, names: Iterable[str]) -> None:
     for a topic that Kafka refuses, or that has another number of partitions than the topology."""
     wanted = sorted(names)
     with _answering(log) as admin:
-        known = _partition_counts(admin)
+        known = _existing(admin, wanted)
         _make(
             log,
             [
@@ -228,6 +229,22 @@ def _partition_counts(admin: AdminClient) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=5.0).topics.items()}
 
 
+def _existing(admin: AdminClient, wanted: list[str]) -> set[str]:
+    """Return which of these topics exist. Asks only for them: a list of all topics grows with each batch."""
+    found: set[str] = set()
+    for at in range(0, len(wanted), _BATCH):
+        names = TopicCollection(wanted[at : at + _BATCH])
+        for name, answer in admin.describe_topics(names, request_timeout=TIMEOUT).items():
+            try:
+                answer.result(TIMEOUT)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+            else:
+                found.add(name)
+    return found
+
+
 def _make(log: Log, topics: list[WantedTopic]) -> None:
     """Create topics. Raises UsageError for a name that Kafka refuses, and Retriable for other refusals."""
     for name, refused in create_topics(log.brokers, topics).items():
@@ -240,16 +257,21 @@ def _make(log: Log, topics: list[WantedTopic]) -> None:
 def _when_ready(admin: AdminClient, wanted: Collection[str]) -> dict[str, int]:
     """Return the number of partitions of each wanted topic, once all partitions have a leader. Raises Retriable
     otherwise."""
-    deadline, ready, left = time.monotonic() + TIMEOUT, dict[str, int](), sorted(wanted)
+    deadline, ready, left, pause = time.monotonic() + TIMEOUT, dict[str, int](), sorted(wanted), _LOOK
     while left:
-        for at in range(0, len(left), _BATCH):
-            ready |= _described(admin, left[at : at + _BATCH])
-        left = [name for name in left if name not in ready]
-        if left and time.monotonic() > deadline:
+        # brokers learn of topics in the order of their creation, so later ones are not asked for before they are ready
+        some, later = left[:_BATCH], left[_BATCH:]
+        found = _described(admin, some)
+        ready |= found
+        left = [name for name in some if name not in found] + later
+        if found:
+            deadline, pause = time.monotonic() + TIMEOUT, _LOOK
+        elif time.monotonic() > deadline:
             shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more topics" if len(left) > 10 else "")
             raise Retriable(f"Kafka has no leader for {shown}")
-        if left:
-            time.sleep(0.05)
+        if len(found) < len(some):
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK)
     return ready
 
 

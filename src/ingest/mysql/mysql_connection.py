@@ -10,6 +10,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import CR, ER
 from pymysql.converters import conversions
+from pymysql.cursors import SSCursor
 
 from cdc.model.errors import Fatal, Retriable, Skippable, TableChanged, TailorbirdError, UsageError
 from cdc.model.schema import TableId
@@ -170,6 +171,14 @@ def query(connection: Connection, sql: str, *arguments: object) -> list[tuple[An
     with connection.cursor() as cursor:
         cursor.execute(sql, arguments or None)
         return list(cursor.fetchall())
+
+
+def each(connection: Connection, sql: str, *arguments: object) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query as they arrive; values are text. Read all of them before the connection's next
+    query."""
+    with connection.cursor(SSCursor) as cursor:
+        cursor.execute(sql, arguments or None)
+        yield from cursor.fetchall_unbuffered()
 
 
 def _translate(error: pymysql.MySQLError, source: Source, doing: str) -> TailorbirdError:

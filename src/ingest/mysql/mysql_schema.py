@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.event import Position
@@ -18,7 +19,7 @@ from ingest.events.columns import same_columns
 from ingest.events.left_out import unnamed
 from ingest.events.restricted import restriction_of
 from ingest.events.tables import Tables
-from ingest.mysql.mysql_connection import Connection, query, translated
+from ingest.mysql.mysql_connection import Connection, each, query, translated
 from ingest.records.capture_interfaces import LogReplaced, PositionLost, ServerTables
 
 # variable → required value; an absent variable counts as the empty text
@@ -153,6 +154,8 @@ _COLUMN_NAMES = (
 )  # fmt: skip
 # TABLE_TYPE of relations with stored rows; the others are views.
 _TABLE_TYPES = frozenset({"BASE TABLE", "SYSTEM VERSIONED", "SEQUENCE"})
+_STATISTICS_NAMES = ("table_schema", "table_name", "index_name", "column_name", "non_unique")
+_SCHEMA_NAMES = ("schema_name", "default_character_set_name", "default_collation_name")
 _TABLE_NAMES = ("table_schema", "table_name", "character_set_name", "table_type", "engine", "table_collation")
 
 
@@ -164,24 +167,25 @@ def seen(connection: Connection, source: Source) -> ServerTables:
             {fold_identifier(name) for name in source.databases} if dialect.fold_names else source.databases
         )
         marks = ", ".join(["%s"] * len(databases))
-        columns, statistics, tables, schemata = (
-            [dict(zip(names, row, strict=True)) for row in query(connection, sql.format(marks), *databases)]
-            for names, sql in (
-                (_COLUMN_NAMES, _COLUMNS),
-                (("table_schema", "table_name", "index_name", "column_name", "non_unique"), _STATISTICS),
-                (_TABLE_NAMES, _TABLES),
-                (("schema_name", "default_character_set_name", "default_collation_name"), _SCHEMATA),
-            )
-        )
-    for row in (*columns, *statistics, *tables):
-        row["table_schema"], row["table_name"] = dialect.table_name(str(row["table_schema"]), str(row["table_name"]))
-    for row in schemata:
-        row["schema_name"] = dialect.database_name(str(row["schema_name"]))
-    kinds = {(t["table_schema"], t["table_name"]): (str(t["table_type"]), str(t["engine"] or "")) for t in tables}
-    base = [t for t in tables if str(t["table_type"]) in _TABLE_TYPES]
-    names = {(t["table_schema"], t["table_name"]) for t in base}
-    columns = [c for c in columns if (c["table_schema"], c["table_name"]) in names]
-    catalog = catalog_of(columns, statistics, base, schemata, charset, dialect)
+
+        def rows(sql: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+            # one by one: those of 20,000 tables take hundreds of MiB
+            for found in each(connection, sql.format(marks), *databases):
+                row = dict(zip(names, found, strict=True))
+                if "table_name" in row:
+                    place = dialect.table_name(str(row["table_schema"]), str(row["table_name"]))
+                    row["table_schema"], row["table_name"] = place
+                yield row
+
+        tables = list(rows(_TABLES, _TABLE_NAMES))
+        schemata = list(rows(_SCHEMATA, _SCHEMA_NAMES))
+        for row in schemata:
+            row["schema_name"] = dialect.database_name(str(row["schema_name"]))
+        kinds = {(t["table_schema"], t["table_name"]): (str(t["table_type"]), str(t["engine"] or "")) for t in tables}
+        base = [t for t in tables if str(t["table_type"]) in _TABLE_TYPES]
+        names = {(t["table_schema"], t["table_name"]) for t in base}
+        columns = (c for c in rows(_COLUMNS, _COLUMN_NAMES) if (c["table_schema"], c["table_name"]) in names)
+        catalog = catalog_of(columns, rows(_STATISTICS, _STATISTICS_NAMES), base, schemata, charset, dialect)
     if limit := restriction_of(source):
         catalog = limit.catalog(catalog)
     reads = _can_read(connection, source, dialect)

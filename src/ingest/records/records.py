@@ -7,7 +7,7 @@ dict; a test compares both.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -20,6 +20,7 @@ from cdc.model.event import ChangeEvent, Position, SourceInfo
 from cdc.model.filters import Unrepresentable
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId, TableSchema
+from cdc.packed import unpacked
 from cdc.persistent import PersistentMap
 from ingest.events.log_events import RefusedImage, Row, RowsQuarantined
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
@@ -141,10 +142,11 @@ class Recorder:
         self.published[schema.table_id] = schema
         return Record(naming.schemas_topic(self.topology), str(schema.table_id).encode(), _dumps(schema.to_json()))
 
-    def history(self, found: Iterable[HistoryRecord]) -> list[Record]:
-        """Return the Kafka records for records of the schema history."""
+    def history(self, found: Iterable[HistoryRecord]) -> Iterator[Record]:
+        """Yield the Kafka records for records of the schema history."""
         topic = naming.history_topic(self.topology)
-        return [Record(topic, key.encode(), None if value is None else _dumps(value)) for key, value in found]
+        for key, value in found:
+            yield Record(topic, key.encode(), None if value is None else _dumps(unpacked(value)))
 
     def dead_letter(self, image: RefusedImage, writer: TableWriter, info: SourceInfo, ts_ms: int) -> Record:
         """Return the dead-letter record of a row image that cannot be published: its position, publishable values and

@@ -174,7 +174,14 @@ def _kafka(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
     return ServiceSpec(
         name="kafka",
         argv=(
-            *(str(tools.java), "-Xms128m", "-Xmx192m", *_SMALL_JVM, own_temporary(settings, "kafka"), logging),
+            *(
+                str(tools.java),
+                "-Xms128m",
+                f"-Xmx{settings.kafka_heap}m",
+                *_SMALL_JVM,
+                own_temporary(settings, "kafka"),
+                logging,
+            ),
             *("-cp", classes, "kafka.Kafka", str(conf / "server.properties")),
         ),
         environ=_JVM_ENVIRON,

@@ -80,12 +80,13 @@ class StackSettings:
     """One local stack: `home` has its data, logs and configuration, `cache` the downloads.
 
     Stacks with different homes and ports can run at the same time and share a cache. `bind` is the address that
-    servers listen on."""
+    servers listen on. `kafka_heap` is the broker's heap in MiB; it needs about 1 MiB for 25 partitions."""
 
     home: Path
     cache: Path
     ports: Ports = field(default_factory=Ports)
     bind: str = "127.0.0.1"
+    kafka_heap: int = 192
 
     def __post_init__(self) -> None:
         for folder in (self.home, self.cache):
