@@ -20,6 +20,7 @@ from thriftpy2.thrift import TException
 
 from cdc.model.errors import Fatal, Retriable
 from indexer.peer import wire_pb2 as pb
+from indexer.table.hbase_rpc import HBaseRpc
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.provision.hbase_admin import HBaseAdmin
 
@@ -159,12 +160,49 @@ def move_a_region(zookeeper: str, thrift: str, table: str, chance: random.Random
         return False
     host_name, other_port, start_code = chance.choice(others).split(",")
     request = pb.MoveRegionRequest(
-        region=pb.RegionSpecifier(type=pb.RegionSpecifier.ENCODED_REGION_NAME, value=region["name"].split(b".")[-2]),
+        region=_specifier(region["name"]),
         dest_server_name=pb.ServerName(host_name=host_name, port=int(other_port), start_code=int(start_code)),
     )
     with HBaseAdmin(zookeeper=zookeeper, thrift=thrift) as admin:
         admin.call("MoveRegion", request, pb.MoveRegionResponse)
     return True
+
+
+def split_or_merge(zookeeper: str, thrift: str, table: str, chance: random.Random, split_row: bytes) -> str:
+    """Split the region of a row there, or merge it with the next one, and wait for the end.
+
+    The region is compacted first, because HBase does not split or merge a region that refers to the files of another.
+    Return "split", "merged", or an empty text if it is the last one. Raises Fatal if HBase refuses."""
+    host, _, port = thrift.rpartition(":")
+    with contextlib.closing(happybase.Connection(host, int(port), timeout=60_000)) as connection:
+        regions = sorted(connection.table(table).regions(), key=lambda region: region["start_key"])
+    namespace, _, qualifier = table.rpartition(":")
+    at = max(number for number, region in enumerate(regions) if region["start_key"] <= split_row)
+    one = regions[at]
+    for region in regions[at : at + 2]:
+        named = pb.RegionSpecifier(type=pb.RegionSpecifier.REGION_NAME, value=region["name"])
+        compact = pb.CompactRegionRequest(region=named, major=True)
+        with HBaseRpc(region["server_name"].decode(), region["port"], "AdminService", name="region server") as server:
+            server.call("CompactRegion", compact, pb.CompactRegionResponse)
+    with HBaseAdmin(zookeeper=zookeeper, thrift=thrift) as admin:
+        if one["start_key"] != split_row and (len(regions) < 3 or chance.random() < 0.3):
+            info = pb.RegionInfo(
+                region_id=int(one["name"].split(b",")[-1].split(b".")[0]),
+                table_name=pb.TableName(namespace=(namespace or "default").encode(), qualifier=qualifier.encode()),
+                start_key=one["start_key"],
+                end_key=one["end_key"],
+            )
+            admin.run("SplitRegion", pb.SplitTableRegionRequest(region_info=info, split_row=split_row))
+            return "split"
+        if at + 1 == len(regions):
+            return ""
+        pair = [_specifier(region["name"]) for region in regions[at : at + 2]]
+        admin.run("MergeTableRegions", pb.MergeTableRegionsRequest(region=pair))
+        return "merged"
+
+
+def _specifier(region: bytes) -> pb.RegionSpecifier:
+    return pb.RegionSpecifier(type=pb.RegionSpecifier.ENCODED_REGION_NAME, value=region.split(b".")[-2])
 
 
 def _command(stack: Stack, first: Path, conf: Path) -> list[str]:

@@ -54,11 +54,15 @@ solr: {solr}
 tables:
   wide: {{query: SELECT o.id FROM shop.orders o, row_key: [id], salt_buckets: {buckets}}}
 indexes:
-  wide: {{table: wide, search: [customer, product, note], commit_within: {commit_within}, stub_retention: {retention}}}
+  wide:
+    {{table: wide, search: [customer, product, note], commit_within: {commit_within}, stub_retention: {retention},
+     shards: {shards}}}
 """
 STACK_SOLR = "{url: 'http://127.0.0.1:${TAILORBIRD_PORT_SOLR}/solr'}"
 # An additional foreign table; its index is `people`.
-FOREIGN_INDEX = "  people: {{table: people, commit_within: {commit_within}, stub_retention: {retention}}}\n"
+FOREIGN_INDEX = (
+    "  people: {{table: people, commit_within: {commit_within}, stub_retention: {retention}, shards: {shards}}}\n"
+)
 FOREIGN_TABLE = """
 foreign_tables:
   people:
@@ -117,7 +121,7 @@ def row(key: int, revision: int = 0) -> Row:
 class World:
     """An applied topology; use it as a context manager, which removes all of it at the end.
 
-    `foreign` adds the foreign table `people`; `solr` is the section of the topology.
+    `foreign` adds the foreign table `people`; `solr` is the section of the topology; `shards` are those of each index.
     """
 
     def __init__(
@@ -128,12 +132,14 @@ class World:
         tombstones: str = "1h",
         foreign: bool = False,
         solr: str = STACK_SOLR,
+        shards: int = 1,
     ) -> None:
         self.name = f"bench_{uuid.uuid4().hex[:10]}"
         self._folder = tempfile.TemporaryDirectory(prefix="tailorbird-")
         self.file = Path(self._folder.name) / "bench.yml"
         text = TOPOLOGY + FOREIGN_INDEX + FOREIGN_TABLE if foreign else TOPOLOGY
-        settings = {"buckets": buckets, "commit_within": commit_within, "retention": tombstones, "solr": solr}
+        timing = {"commit_within": commit_within, "retention": tombstones}
+        settings = {"buckets": buckets, "solr": solr, "shards": shards, **timing}
         self.file.write_text(text.format(name=self.name, **settings))
         self.topology: Topology = read_topology(self.file.read_text(), file=str(self.file), environ=os.environ)
         self.index = self.topology.indexes["wide"]
@@ -169,9 +175,9 @@ class World:
             admin.drop_namespace(self.name)
         with reading_session(self.topology.solr) as session:
             cores = session.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
-            for core, reported in cores["status"].items():
-                if core.startswith(self.name):
-                    admin_of(self.topology.solr).remove(reported.get("cloud", {}).get("collection", core))
+            ours = {name: core for name, core in cores["status"].items() if name.startswith(self.name)}
+            for found in {core.get("cloud", {}).get("collection", name) for name, core in ours.items()}:
+                admin_of(self.topology.solr).remove(found)
         kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
         for deleted in kafka.delete_topics([dead_letter_topic(self.name)]).values():
             with contextlib.suppress(Exception):  # exists only after the first dead-letter record

@@ -21,6 +21,7 @@ from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.model.event import Position
 from cdc.model.naming import history_topic, schemas_topic
 from cdc.model.schema import Column, TableId, TableSchema
+from cdc.process.kafka_admin import add_partitions
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.fleet.permits import Permits
@@ -463,6 +464,33 @@ def test_kafka_finds_a_position_in_its_old_partition() -> None:
     moved = KafkaLog(after, after.sources["s"], make_topics(after, after.sources["s"]))
     assert moved.recover().checkpoint == SECOND
     moved.close()
+
+
+@pytest.mark.integration
+@pytest.mark.kafka
+def test_partitions_that_are_added_are_refused() -> None:
+    """A row's changes stay in one partition: a commit that has used a new one fails, and a topology with the new number
+    is refused until the topic is created again."""
+    name = f"t_log_{uuid4().hex[:8]}"
+    texts = [topology_text(name), topology_text(name).replace("partitions: 1", "partitions: 24")]
+    narrow, wide = (read_topology(text, file="t.yml", environ=os.environ) for text in texts)
+    made = make_topics(narrow, narrow.sources["s"])
+    with closing(KafkaLog(narrow, narrow.sources["s"], made)) as log:
+        log.recover()
+        log.append(Record(topic=topic(name), key=b"0", value=b"v"))
+        log.commit(FIRST)
+    add_partitions(narrow.log.brokers, topic(name), 24)
+    # a client that knows the new partitions, as a running one does after some minutes
+    with closing(KafkaLog(narrow, narrow.sources["s"], made)) as log:
+        log.recover()
+        log.extend(Record(topic=topic(name), key=b"%d" % key, value=b"v") for key in range(100))
+        with pytest.raises(UsageError, match="got more partitions than the 1 that"):
+            log.commit(SECOND)
+    with pytest.raises(UsageError, match="has 24 partitions, the topology has 1"):
+        make_topics(narrow, narrow.sources["s"])
+    later = KafkaLog(wide, wide.sources["s"], make_topics(wide, wide.sources["s"]))
+    with closing(later), pytest.raises(UsageError, match=r"got more partitions than the 1 that.*delete the topic"):
+        later.recover()
 
 
 @pytest.mark.integration

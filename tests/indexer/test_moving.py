@@ -54,7 +54,7 @@ class Servers:
     def exists(self, collection: str) -> bool:
         return collection in self.cores
 
-    def create(self, collection: str) -> None:
+    def create(self, collection: str, *, shards: int = 1) -> None:
         raise AssertionError("nothing is made")
 
     def remove(self, collection: str) -> None:

@@ -43,7 +43,7 @@ class Servers:
     def exists(self, collection: str) -> bool:
         return collection in self.cores
 
-    def create(self, collection: str) -> None:
+    def create(self, collection: str, *, shards: int = 1) -> None:
         assert collection not in self.cores
         self.act(lambda: self.cores.update({collection: f"made as {collection}"}))
 

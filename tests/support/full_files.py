@@ -87,7 +87,7 @@ tables:
     sink: hbase
     schema_change_behavior: lenient
   s.b: {}
-indexes: {i: {table: wide, collection: c, search: [name], commit_within: 1s, stub_retention: 2h}}
+indexes: {i: {table: wide, collection: c, search: [name], commit_within: 1s, stub_retention: 2h, shards: 8}}
 checks:
   all: {every: 1h, tables: [wide], sample: 1/64}
   new: {every: 1h, stage: index, changed_since: last}

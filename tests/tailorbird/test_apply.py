@@ -78,7 +78,7 @@ class Servers:
     def exists(self, collection: str) -> bool:
         return collection in self.collections
 
-    def create(self, collection: str) -> None:
+    def create(self, collection: str, *, shards: int = 1) -> None:
         self.made.append(collection)
         self.collections.add(collection)
 

@@ -119,6 +119,7 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
         edited(("search: [name]", "search: [name, amount]")),
         [("reindex", "index", "main")],
     ),
+    "shards of an index": (edited(("search: [name]}", "search: [name], shards: 8}")), [("reindex", "index", "main")]),
     "another row key": (edited(("row_key: [id]", "row_key: [id, name]")), [REBUILT, FOLLOWS]),
     "state_partitions": (edited(("row_key: [id]", "row_key: [id]\n    state_partitions: 3")), [REBUILT, FOLLOWS]),
     "salt_buckets": (

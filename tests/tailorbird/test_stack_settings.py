@@ -35,6 +35,7 @@ def test_defaults_are_the_documented_ports_and_folders() -> None:
         "thrift": 9090,
         "solr": 8983,
         "postgres": 5433,
+        "solrcloud": 8984,
     }
     assert settings.home == Path("/somewhere/.tailorbird")
     assert settings.cache == Path("/people/ada/.cache/tailorbird")
@@ -129,6 +130,7 @@ def test_services_and_listeners_belong_together() -> None:
         "thrift",
         "solr",
         "postgres",
+        "solrcloud",
     ]
 
 

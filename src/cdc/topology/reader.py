@@ -268,6 +268,7 @@ def _index(topology: str, name: str, s: Section) -> Index:
         search=s.take("search", ()),
         commit_within=s.take("commit_within"),
         stub_retention=s.take("stub_retention"),
+        shards=s.take("shards"),
     )
 
 

@@ -237,8 +237,7 @@ class Table:
 
     The stateful steps run in `state_partitions` partitions (None: half as many as cores). That number stays the same as
     long as the state exists. `max_changes_per_batch` limits a batch. `schema_change_behavior` is what to do with the
-    stored layout when the columns of the result change.
-    """
+    stored layout when the columns of the result change."""
 
     name: str
     query: str
@@ -269,6 +268,7 @@ class Index:
     search: tuple[str, ...]
     commit_within: float
     stub_retention: float = 3600.0
+    shards: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,9 @@ INDEX: Keys = {
     "stub_retention": DeclaredKey(
         form=DURATION, about="How long Solr keeps at least a small document for a deleted row.", default="1h"
     ),
+    "shards": DeclaredKey(
+        form=number(1, 1000), about="Shards of the collection; more than one needs SolrCloud.", default="1"
+    ),
 }
 _TABLES = {
     "type": ["object", "array", "string"],

@@ -309,6 +309,32 @@ class MoveRegionResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class RegionInfo(_message.Message):
+    __slots__ = ("region_id", "table_name", "start_key", "end_key")
+    REGION_ID_FIELD_NUMBER: _ClassVar[int]
+    TABLE_NAME_FIELD_NUMBER: _ClassVar[int]
+    START_KEY_FIELD_NUMBER: _ClassVar[int]
+    END_KEY_FIELD_NUMBER: _ClassVar[int]
+    region_id: int
+    table_name: TableName
+    start_key: bytes
+    end_key: bytes
+    def __init__(self, region_id: _Optional[int] = ..., table_name: _Optional[_Union[TableName, _Mapping]] = ..., start_key: _Optional[bytes] = ..., end_key: _Optional[bytes] = ...) -> None: ...
+
+class SplitTableRegionRequest(_message.Message):
+    __slots__ = ("region_info", "split_row")
+    REGION_INFO_FIELD_NUMBER: _ClassVar[int]
+    SPLIT_ROW_FIELD_NUMBER: _ClassVar[int]
+    region_info: RegionInfo
+    split_row: bytes
+    def __init__(self, region_info: _Optional[_Union[RegionInfo, _Mapping]] = ..., split_row: _Optional[bytes] = ...) -> None: ...
+
+class MergeTableRegionsRequest(_message.Message):
+    __slots__ = ("region",)
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    region: _containers.RepeatedCompositeFieldContainer[RegionSpecifier]
+    def __init__(self, region: _Optional[_Iterable[_Union[RegionSpecifier, _Mapping]]] = ...) -> None: ...
+
 class FlushRegionRequest(_message.Message):
     __slots__ = ("region",)
     REGION_FIELD_NUMBER: _ClassVar[int]

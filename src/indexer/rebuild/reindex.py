@@ -25,7 +25,7 @@ class CollectionAdmin(Protocol):
       swap."""
 
     def exists(self, collection: str) -> bool: ...
-    def create(self, collection: str) -> None: ...
+    def create(self, collection: str, *, shards: int = 1) -> None: ...
     def remove(self, collection: str) -> None: ...
     def identity(self, collection: str) -> str: ...
     def standby_name(self, live: str, other: str) -> str: ...
@@ -33,11 +33,13 @@ class CollectionAdmin(Protocol):
 
 
 class Reindex:
-    """Runs the steps for one index. `live` is the collection name that queries use. The caller holds the lock of
-    `state`."""
+    """Runs the steps for one index. `live` is the collection name that queries use, `shards` the number of shards of
+    a new collection. The caller holds the lock of `state`."""
 
-    def __init__(self, targets: TargetStore, state: StateStore, admin: CollectionAdmin, *, live: str) -> None:
-        self._targets, self._state, self._admin, self._live = targets, state, admin, live
+    def __init__(
+        self, targets: TargetStore, state: StateStore, admin: CollectionAdmin, *, live: str, shards: int = 1
+    ) -> None:
+        self._targets, self._state, self._admin, self._live, self._shards = targets, state, admin, live, shards
 
     def prepare(self) -> str:
         """Create the new collection and let the live feed fill it too. Return its name.
@@ -54,7 +56,7 @@ class Reindex:
             new = f"{self._live}_r{epoch}"
             if self._admin.exists(new):  # of an attempt that was interrupted before it was recorded
                 self._admin.remove(new)
-            self._admin.create(new)
+            self._admin.create(new, shards=self._shards)
             self._state.write({"collection": new, "buckets": {}})
         else:
             new = stored["collection"]

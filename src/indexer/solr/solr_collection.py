@@ -5,10 +5,9 @@ A fenced post contains a version per document. Solr ignores a document that is n
 from __future__ import annotations
 
 import threading
-import time
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,7 +19,8 @@ from cdc.stored import fields
 from cdc.topology.topology import Solr
 from indexer.index.mapping import LATER_TYPES, Document, Field, fitted
 from indexer.index.processor import RefusedDocument
-from indexer.solr.solr_http import UNAVAILABLE, Exchange, SolrConnections
+from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
+from indexer.solr.solr_ready import ReadyCheck, missing
 
 _BAD_REQUEST = 400
 _REASON_LENGTH = 500
@@ -49,10 +49,12 @@ class SolrCollection:
         self._name = collection
         self._path = f"/{quote(collection)}"
         self._commit_within = commit_within
+        self._ready = ReadyCheck(solr.url, collection)
         self._reads = SolrConnections(solr, timeout=timeout)
-        self._writes = SolrConnections(solr, timeout=timeout, ready=self._wait_for_replay)
+        self._writes = SolrConnections(solr, timeout=timeout, ready=self._ready.wait_for_replay)
         self._posts = ThreadPoolExecutor(_POSTS, thread_name_prefix="post")
-        self._schema_lock = threading.Lock()
+        self._schema_lock, self._commit_lock = threading.Lock(), threading.Lock()
+        self._commits, self._newest_commit = count(1), 0
         # field → its type and whether it takes several values, if a layout requires other ones
         self._conversions: dict[str, tuple[str, bool]] = {}
 
@@ -183,6 +185,8 @@ class SolrCollection:
     def _post(self, documents: Sequence[Document], backlog: bool) -> list[RefusedDocument]:
         if not documents:
             return []
+        if documents[-1].get(fields.KIND) == fields.BARRIER:
+            self._show_rows()
         reason = self._add(documents, backlog)
         if reason is None:
             return []
@@ -195,6 +199,28 @@ class SolrCollection:
         return self._post(documents[:half], backlog) + [
             RefusedDocument(position=half + each.position, reason=each.reason) for each in tail
         ]
+
+    def _show_rows(self) -> None:
+        """Let queries see every accepted row, on all shards. Only SolrCloud needs it: there each shard commits by
+        itself, so one could show a barrier before another shows the rows before the barrier.
+
+        One commit serves all threads that ask for one before it begins. Raises Retriable while Solr is unavailable."""
+        asked = next(self._commits)
+        if self._ready.is_cloud is False:
+            return
+        with self._commit_lock:
+            if self._newest_commit > asked:
+                return
+            begins = next(self._commits)
+            self._commit()
+            self._newest_commit = begins
+
+    def _commit(self) -> None:
+        status, answer = self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
+        if status == 404:
+            raise missing(self._name)
+        if status != 200:
+            raise Retriable(f"Solr at {self._url} does not commit: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
 
     def purge_tombstones(self, *, before_ms: int, buckets: int) -> int:
         """Delete tombstones older than both `before_ms` and the last complete barrier. Return their number.
@@ -229,7 +255,7 @@ class SolrCollection:
 
     def count_rows(self, *, until_ms: int) -> int:
         """Commit, then return the number of visible rows that were last written before `until_ms`."""
-        self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
+        self._commit()
         query = f"{fields.KIND}:{fields.ROW} AND {fields.FENCE}:[* TO {2 * until_ms}]"
         return int(self._search(query, rows="0")["numFound"])
 
@@ -248,7 +274,7 @@ class SolrCollection:
 
     def keys_of(self, row: str) -> list[str]:
         """Commit, then return the ids of the documents of one row of an external table."""
-        self._writes.request("POST", f"{self._path}/update?wt=json&softCommit=true", b"{}")
+        self._commit()
         query = f"{fields.ROW_KEY}:{row} AND {fields.KIND}:{fields.ROW}"
         found = self._search(query, rows="100000", fl=fields.UNIQUE_KEY)["docs"]
         return [document[fields.UNIQUE_KEY] for document in found]
@@ -271,7 +297,7 @@ class SolrCollection:
             taken = set(adds[::2])
             return {str(d[fields.UNIQUE_KEY]) for d in documents} - taken, []
         if status == 404:
-            raise self._missing()
+            raise missing(self._name)
         if status != _BAD_REQUEST:
             raise Retriable(f"Solr at {self._url}: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
         if len(documents) == 1:
@@ -291,7 +317,7 @@ class SolrCollection:
         body = {"params": {"wt": "json", "id": list(keys), **parameters}}
         status, answer = self._reads.json("POST", f"{self._path}/get", body)
         if status == 404:
-            raise self._missing()
+            raise missing(self._name)
         if status != 200:
             raise Retriable(f"Solr at {self._url}: HTTP {status} for documents", UNAVAILABLE)
         if "response" in answer:
@@ -303,7 +329,7 @@ class SolrCollection:
         path = f"{self._path}/select?{urlencode({'wt': 'json', 'q': query, **parameters})}"
         status, answer = self._reads.json("GET", path)
         if status == 404:
-            raise self._missing()
+            raise missing(self._name)
         if status != 200:
             raise Retriable(f"Solr at {self._url}: HTTP {status} for a query", UNAVAILABLE)
         found: dict[str, Any] = answer["response"]
@@ -324,45 +350,18 @@ class SolrCollection:
         if status == _BAD_REQUEST:
             return _reason(answer)
         if status == 404:
-            raise self._missing()
+            raise missing(self._name)
         raise Retriable(f"Solr at {self._url}: HTTP {status}: {message[:200]}", UNAVAILABLE)
-
-    def _wait_for_replay(self, exchange: Exchange) -> None:
-        """Raise Retriable until Solr has replayed its transaction log.
-
-        After kill -9 Solr serves a collection before the replay is done. Solr then compares a stale write with the
-        index alone, accepts the write, and drops the newer version during the replay. So the fence does not work in
-        that time.
-
-        Solr's metrics would show the replay, but they may be disabled. However, Solr ignores commits during the
-        replay. So this method posts a document and commits: once the document is visible, the replay is done. The
-        document is a tombstone, so queries do not see it and `purge_tombstones` deletes it."""
-        key = fields.probe_id(uuid.uuid4().hex)
-        probe = {fields.UNIQUE_KEY: key, fields.FENCE: 2 * (time.time_ns() // 1_000_000)}
-        status, answer = exchange("POST", f"{self._path}/update?wt=json&softCommit=true", orjson.dumps([probe]))
-        if status == 404:
-            raise self._missing()
-        query = f"/select?wt=json&q={fields.UNIQUE_KEY}:{key}&rows=0"
-        if status == 200:
-            status, answer = exchange("GET", self._path + query, None)
-        if status != 200:
-            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
-        if not orjson.loads(answer)["response"]["numFound"]:
-            raise Retriable(f"Solr at {self._url} replays its transaction log", "wait: this ends without action")
 
     def _schema(self, method: str, path: str, body: object) -> dict[str, Any]:
         status, answer = self._reads.json(method, f"{self._path}{path}?wt=json", body)
         if status == 404:
-            raise self._missing()
+            raise missing(self._name)
         if status == _BAD_REQUEST:
             raise Fatal(f"Solr refused fields of collection {self._name}: {_refusals(answer)}")
         if status != 200:
             raise Retriable(f"Solr at {self._url}: HTTP {status} for the schema", UNAVAILABLE)
         return answer
-
-    def _missing(self) -> Retriable:
-        # Solr answers 404 for every collection while it starts, so this is not fatal
-        return Retriable(f"Solr does not serve collection {self._name}", "create it: `tailorbird apply`")
 
 
 def visible_timestamp(solr: Solr, collection: str) -> int | None:

@@ -31,6 +31,7 @@ from ingest.log.kafka_topics import (
     client_settings,
     is_named,
     make_change_topics,
+    partitions_added,
 )
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record, Recovered
 from ingest.records.findings import Search
@@ -120,6 +121,9 @@ class KafkaLog:
                 self._add(topic)
         with self._translated("compare the topics' ends with the position"):
             lost = self._lost()
+        for topic, offsets in ends.items():
+            if topic not in lost and any(offsets.values()) and len(offsets) < self._topics.partitions:
+                raise partitions_added(topic, len(offsets))
         for topic in lost:
             self._ends[topic] = dict.fromkeys(range(self._topics.partitions), 0)
         behind |= {name for name in (*known, *ends) if self._routing.topic(name) in lost}
@@ -251,6 +255,9 @@ class KafkaLog:
                 raise Retriable(f"Kafka at {self._brokers} did not take the records within {TIMEOUT:.0f} s")
             if self._failure is not None:
                 raise KafkaException(self._failure)
+            for topic in self._written:  # Kafka's client uses partitions that were added as soon as it sees them
+                if len(self._ends[topic]) > self._topics.partitions:
+                    raise partitions_added(topic, self._topics.partitions)
             self._producer.produce(
                 self._topics.positions,
                 checkpoint_value(checkpoint, self._source, self._ends, self._history_start),

@@ -32,6 +32,10 @@ TIMEOUT = 30.0  # seconds that one call waits for the brokers
 _PLACES = 8  # partitions of `…positions` that sources outside the topology file share
 _WEEK_MS = 7 * 24 * 3600 * 1000
 AT_ONCE = 100  # so many change topics of a source exist before their tables have a record
+# How a topic gets another number of partitions.
+RECREATE = (
+    "delete the topic while capture is stopped: capture creates it again and reads its tables; then rebuild joins"
+)
 _NOT_YET = (  # errors of a broker that has not heard of a new topic, or that it leads its partitions
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -203,8 +207,17 @@ def _check_partitions(log: Log, name: str, found: int) -> None:
     if found != log.partitions:
         raise UsageError(
             f"topic {name} has {found} partitions, the topology has {log.partitions}",
-            "a topic's partition count is fixed: correct log.partitions, or use a new topology name",
+            f"a topic's partition count is fixed: correct log.partitions, or {RECREATE}",
         )
+
+
+def partitions_added(name: str, written: int) -> UsageError:
+    """Return the error for a topic that got more partitions than its records were `written` to."""
+    return UsageError(
+        f"topic {name} got more partitions than the {written} that its records were written to: later changes of a "
+        "row would be in another partition, and no reader could order them",
+        f"set log.partitions to the number you want, then {RECREATE}",
+    )
 
 
 def _compacted(log: Log) -> dict[str, str]:

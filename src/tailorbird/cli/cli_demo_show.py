@@ -120,6 +120,8 @@ def _servers(options: DemoOptions, console: Console, closing: ExitStack) -> Stac
     os.environ.update(settings.environ())
     topology = load_topology(options.file)
     besides: list[ServiceName] = ["postgres"] if is_two_engines(topology) or topology.postgres else []
+    if topology.solr.url == settings.addresses()["solrcloud"]:
+        besides.append("solrcloud")
     stack = Stack(settings)
     if not options.keep and not any(service.pid for service in stack.status()):
         closing.callback(stack.down)

@@ -104,7 +104,7 @@ def _run(topology: Topology, step: Step, stores: Stores) -> str:
         case NoteBackfill():
             stores.backfills.note(step.index, step.peer)
         case MakeCollection():
-            stores.collections().create(step.name)
+            stores.collections().create(step.name, shards=step.shards)
         case MakePeer():
             stores.peers.add_peer(step.spec)
             stores.names.mark_made(step.spec.id)

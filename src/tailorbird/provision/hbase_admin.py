@@ -64,11 +64,11 @@ class HBaseAdmin:
     def create_namespace(self, name: str) -> None:
         """Create a namespace."""
         descriptor = pb.NamespaceDescriptor(name=name.encode())
-        self._run("CreateNamespace", pb.CreateNamespaceRequest(namespaceDescriptor=descriptor))
+        self.run("CreateNamespace", pb.CreateNamespaceRequest(namespaceDescriptor=descriptor))
 
     def drop_namespace(self, name: str) -> None:
         """Remove an empty namespace."""
-        self._run("DeleteNamespace", pb.DeleteNamespaceRequest(namespaceName=name))
+        self.run("DeleteNamespace", pb.DeleteNamespaceRequest(namespaceName=name))
 
     def tables(self, namespace: str) -> dict[str, tuple[FamilySpec, ...]]:
         """Return the tables of a namespace, `namespace:name` → families."""
@@ -91,7 +91,7 @@ class HBaseAdmin:
         for name, value in _UNSPLITTABLE.items():
             schema.attributes.add(first=name.encode(), second=value.encode())
         schema.column_families.append(_family_schema(table.family))
-        self._run("CreateTable", pb.CreateTableRequest(table_schema=schema, split_keys=list(table.splits)))
+        self.run("CreateTable", pb.CreateTableRequest(table_schema=schema, split_keys=list(table.splits)))
 
     def replicate(self, table: str, family: FamilySpec) -> None:
         """Enable replication for a family of an existing table, or disable it if `family.replicated` is False.
@@ -105,13 +105,13 @@ class HBaseAdmin:
                 del found.attributes[:]
                 found.attributes.extend(kept)
                 found.attributes.add(first=b"REPLICATION_SCOPE", second=b"1" if family.replicated else b"0")
-                self._run("ModifyColumn", pb.ModifyColumnRequest(table_name=_table_name(table), column_families=found))
+                self.run("ModifyColumn", pb.ModifyColumnRequest(table_name=_table_name(table), column_families=found))
 
     def drop_table(self, name: str) -> None:
         """Drop a table with its data."""
         with contextlib.suppress(Fatal):  # HBase refuses to disable a disabled table
-            self._run("DisableTable", pb.DisableTableRequest(table_name=_table_name(name)))
-        self._run("DeleteTable", pb.DeleteTableRequest(table_name=_table_name(name)))
+            self.run("DisableTable", pb.DisableTableRequest(table_name=_table_name(name)))
+        self.run("DeleteTable", pb.DeleteTableRequest(table_name=_table_name(name)))
 
     def peers(self) -> dict[str, PeerSpec]:
         """Return the replication peers by id."""
@@ -140,13 +140,13 @@ class HBaseAdmin:
         for table in peer.tables:
             config.table_cfs.add(table_name=_table_name(table))
         state = pb.ReplicationState(state=pb.ReplicationState.ENABLED)
-        self._run(
+        self.run(
             "AddReplicationPeer", pb.AddReplicationPeerRequest(peer_id=peer.id, peer_config=config, peer_state=state)
         )
 
     def remove_peer(self, peer: str) -> None:
         """Remove a peer and its ZooKeeper nodes. Its name must never be used again."""
-        self._run("RemoveReplicationPeer", pb.RemoveReplicationPeerRequest(peer_id=peer))
+        self.run("RemoveReplicationPeer", pb.RemoveReplicationPeerRequest(peer_id=peer))
         zk_registration.withdraw_peer(self._zookeeper, peer)
 
     def has_rows(self, table: str) -> bool:
@@ -173,8 +173,10 @@ class HBaseAdmin:
                 f"HBase's Thrift server at {self._thrift} does not answer: {error}", _UNAVAILABLE
             ) from error
 
-    def _run(self, method: str, request: Message) -> None:
-        """Call a method of the master that starts a procedure, and wait until the procedure ends."""
+    def run(self, method: str, request: Message) -> None:
+        """Call a method of the master that starts a procedure, and wait until the procedure ends.
+
+        Raises Fatal, with HBase's reason, if HBase refuses it."""
         started = self.call(method, request, pb.ProcedureStarted)
         if not started.HasField("proc_id"):
             return

@@ -83,6 +83,7 @@ class MakeCollection:
     """Step: create an index's collection in Solr."""
 
     name: str
+    shards: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +236,7 @@ def _index(
     if has_collection:
         yield Keep(kind="collection", name=index.collection, note="in Solr")
     else:
-        yield MakeCollection(name=index.collection)
+        yield MakeCollection(name=index.collection, shards=index.shards)
     yield _peer(spec, peers)
     if fills or stores.backfills.noted(index, spec.id):
         yield Backfill(index=index, peer=spec.id)

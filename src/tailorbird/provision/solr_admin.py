@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from cdc.model.errors import Fatal, Retriable
+from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.topology.topology import Solr
 from indexer.solr.solr_http import reading_session
 
@@ -31,8 +31,11 @@ class SolrAdmin:
         """Return whether a core of this name is loaded."""
         return bool(self._call(action="STATUS", core=collection, indexInfo="false")["status"].get(collection))
 
-    def create(self, collection: str) -> None:
-        """Create an empty core."""
+    def create(self, collection: str, *, shards: int = 1) -> None:
+        """Create an empty core. Raises UsageError for more than one shard, which only SolrCloud has."""
+        if shards > 1:
+            reason = f"Solr at {self._url} is not a SolrCloud, so collection {collection} cannot have {shards} shards"
+            raise UsageError(reason, "remove `shards` of the index, or set solr.url to a SolrCloud")
         self._install(self._get("/admin/info/system")["core_root"], collection)
         self._call(action="CREATE", name=collection, instanceDir=collection)
 

@@ -23,9 +23,8 @@ def admin_of(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
 class SolrCloudAdmin:
     """The collections interface of a SolrCloud. `url` ends in `/solr`. Raises Retriable while Solr is unavailable.
 
-    `create(name)` creates the collection `<name>_0` with the alias `name`, and a swap moves the alias. A collection
-    has one shard, so that one searcher shows the rows of a batch together with its barrier. `session` has the
-    credentials."""
+    `create(name)` creates the collection `<name>_0` with the alias `name`, and a swap moves the alias. `session` has
+    the credentials."""
 
     def __init__(self, url: str, *, session: requests.Session) -> None:
         self._url, self._session = url, session
@@ -34,13 +33,13 @@ class SolrCloudAdmin:
         """Return whether an alias or a collection of this name exists."""
         return collection in self._aliases() or collection in self._call(action="LIST")["collections"]
 
-    def create(self, collection: str) -> None:
-        """Create an empty collection and its alias. Idempotent."""
+    def create(self, collection: str, *, shards: int = 1) -> None:
+        """Create an empty collection and its alias. Idempotent; the shards of an existing collection are kept."""
         name = f"{collection}_0"
         if name not in self._call(action="LIST")["collections"]:
             if name not in self._get("/admin/configs", action="LIST")["configSets"]:
                 self._upload(name)
-            shape = {"numShards": "1", "replicationFactor": "1", "waitForFinalState": "true"}
+            shape = {"numShards": str(shards), "replicationFactor": "1", "waitForFinalState": "true"}
             self._call(action="CREATE", name=name, **{"collection.configName": name}, **shape)
         self._call(action="CREATEALIAS", name=collection, collections=name)
 

@@ -152,7 +152,7 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
         targets = StoredTargets(client, name, collection=index.collection)
         admin = admin_of(topology.solr)
         with state.lock():
-            yield Reindex(targets, state, admin, live=index.collection), state
+            yield Reindex(targets, state, admin, live=index.collection, shards=index.shards), state
 
 
 class StoredBackfills:

@@ -58,6 +58,8 @@ def _why_reindex(index: Index, layout: Layout, collection: SeenCollection, *, fo
     """Return the reason why an index needs a reindex, or an empty text if it needs none.
 
     `follows`: the live feed will rewrite all documents anyway."""
+    if index.shards != collection.shards:
+        return f"its collection has {_shards(collection.shards)}, the topology {_shards(index.shards)}"
     wanted = fields_of(layout, index.search)
     known = collection.fields
     of_another_type = sorted(
@@ -70,3 +72,7 @@ def _why_reindex(index: Index, layout: Layout, collection: SeenCollection, *, fo
     if lacking and not follows:
         return f"its documents lack fields that `search` needs: {', '.join(lacking)}"
     return ""
+
+
+def _shards(number: int) -> str:
+    return f"{number} shard{'s' if number > 1 else ''}"

@@ -36,10 +36,11 @@ class SeenState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCollection:
-    """A Solr collection: its visible rows, and its fields → (type, whether they are multi-valued)."""
+    """A Solr collection: its visible rows, its fields → (type, whether they are multi-valued), and its shards."""
 
     rows: int
     fields: Mapping[str, tuple[str, bool]]
+    shards: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,8 +43,9 @@ from tailorbird.devtools.stack.proc_tools import find_java, find_tools, locked
 from tailorbird.devtools.stack.progress import ProgressListener, StackProgress, silent
 from tailorbird.devtools.stack.remedies import remedy, reporting_lines, tail
 from tailorbird.devtools.stack.service_spec import ServiceSpec, log_files
-from tailorbird.devtools.stack.services import BUNDLE_OF, STOP_SECONDS, service_specs, solr_configsets
+from tailorbird.devtools.stack.services import BUNDLE_OF, STOP_SECONDS, service_specs
 from tailorbird.devtools.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, SERVICES, ServiceName, StackSettings
+from tailorbird.devtools.stack.solr_service import solr_configsets
 from tailorbird.operate.probes.hbase_probe import master_problem, regions_problem
 from tailorbird.operate.probes.kafka_probe import kafka_problem
 from tailorbird.operate.probes.mysql_probe import mysql_problem
@@ -121,7 +122,9 @@ class Stack:
                 if name in living and living[name].fingerprint != specs[name].fingerprint:
                     note = "runs with older settings; `tailorbird stack down`, then `up`, applies the new ones"
                     progress(StackProgress(what=name, step="note", detail=note))
-            _each(wanted, lambda name: self._bring_up(specs[name], living.get(name), progress))
+            last = [name for name in wanted if name == "solrcloud"]  # it needs HBase's ZooKeeper
+            for some in ([name for name in wanted if name not in last], last):
+                _each(some, lambda name: self._bring_up(specs[name], living.get(name), progress))
 
     def _report_ports(self, starting: Iterable[ServiceName]) -> None:
         """Record the ports of the services that are starting. The recorded ports of running services are kept."""
@@ -204,8 +207,8 @@ class Stack:
             return kafka_problem(Brokers(addresses["kafka"]))
         if service == "thrift":
             return regions_problem(host, ports.thrift)
-        if service == "solr":
-            return solr_problem(addresses["solr"])
+        if service in ("solr", "solrcloud"):
+            return solr_problem(addresses[service])
         closed = [name for name, port in ports.of("hbase") if not port_answers(host, port)]
         if closed:
             return f"no answer on {', '.join(closed)}"
@@ -309,7 +312,7 @@ class Stack:
             progress(StackProgress(what=name, step="stopped"))
 
         # clients before the servers that they would otherwise wait for
-        for group in (("thrift", "solr"), ("hbase", "kafka", "mysql-shop", "mysql-crm", "postgres")):
+        for group in (("thrift", "solr", "solrcloud"), ("hbase", "kafka", "mysql-shop", "mysql-crm", "postgres")):
             _each([name for name in services if name in group and name in living], stop)
 
     def _status(self, name: ServiceName, running: RunningServer | None, fingerprint: str) -> ServiceStatus:

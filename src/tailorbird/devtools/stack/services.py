@@ -12,8 +12,18 @@ from typing import Final
 
 from cdc.model.artefacts import Bundle, bundle_folder
 from tailorbird.devtools.stack.postgres_service import postgres
-from tailorbird.devtools.stack.service_spec import Preparation, ServiceSpec, Tools, log_files, own_temporary, temporary
+from tailorbird.devtools.stack.service_spec import (
+    JVM_ENVIRON,
+    SMALL_JVM,
+    Preparation,
+    ServiceSpec,
+    Tools,
+    log_files,
+    own_temporary,
+    temporary,
+)
 from tailorbird.devtools.stack.settings import ALL_SERVICES, ServiceName, StackSettings
+from tailorbird.devtools.stack.solr_service import solr
 
 # Fixed, so that clients that cached the id still recognise a purged and re-created broker as the same cluster.
 KAFKA_CLUSTER_ID: Final = "dGFpbG9yYmlyZC1sb2NhbA"
@@ -26,6 +36,7 @@ BUNDLE_OF: Final[Mapping[ServiceName, Bundle]] = {
     "thrift": "hbase",
     "solr": "solr",
     "postgres": "postgres",
+    "solrcloud": "solr",
 }
 
 # After this time SIGTERM is followed by SIGKILL; HBase flushes its memory stores first.
@@ -37,6 +48,7 @@ STOP_SECONDS: Final[Mapping[ServiceName, float]] = {
     "thrift": 10.0,
     "solr": 30.0,
     "postgres": 30.0,
+    "solrcloud": 30.0,
 }
 
 MYSQL_SERVER_IDS: Final[Mapping[ServiceName, int]] = {"mysql-shop": 101, "mysql-crm": 102}
@@ -59,13 +71,6 @@ MYSQL_FLAGS: Final[Mapping[str, str]] = {
     "default-time-zone": "+00:00",
     "max-connections": "200",
 }
-
-_SMALL_JVM: Final = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:ReservedCodeCacheSize=64m",
-    "-Djava.net.preferIPv4Stack=true",
-)
 
 # HBase's Netty and Hadoop's caches access the JDK's internals.
 _HBASE_JVM: Final = (
@@ -98,15 +103,11 @@ def service_specs(
         "kafka": lambda: _kafka(settings, tools, templates),
         "hbase": lambda: _hbase(settings, tools, templates),
         "thrift": lambda: _thrift(settings, tools, templates),
-        "solr": lambda: _solr(settings, tools, templates),
+        "solr": lambda: solr("solr", settings, tools, templates),
         "postgres": lambda: postgres(settings, tools, templates),
+        "solrcloud": lambda: solr("solrcloud", settings, tools, templates),
     }
     return {name: builders[name]() for name in ALL_SERVICES}
-
-
-def solr_configsets(settings: StackSettings) -> Path:
-    """Return the folder in which Solr looks for configsets."""
-    return settings.home / "data" / "solr" / "configsets"
 
 
 def _mysql(name: ServiceName, settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
@@ -178,13 +179,13 @@ def _kafka(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
                 str(tools.java),
                 "-Xms128m",
                 f"-Xmx{settings.kafka_heap}m",
-                *_SMALL_JVM,
+                *SMALL_JVM,
                 own_temporary(settings, "kafka"),
                 logging,
             ),
             *("-cp", classes, "kafka.Kafka", str(conf / "server.properties")),
         ),
-        environ=_JVM_ENVIRON,
+        environ=JVM_ENVIRON,
         files=files,
         log=log,
         out=out,
@@ -192,7 +193,7 @@ def _kafka(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
         folders=(temporary(settings, "kafka"),),
         preparation=Preparation(
             argv=(
-                *(str(tools.java), "-Xmx128m", *_SMALL_JVM, logging, "-cp", classes),
+                *(str(tools.java), "-Xmx128m", *SMALL_JVM, logging, "-cp", classes),
                 *("kafka.tools.StorageTool", "format", "-t", KAFKA_CLUSTER_ID),
                 *("-c", str(conf / "format.properties")),
             ),
@@ -226,7 +227,7 @@ def _hbase_jvm(settings: StackSettings, name: ServiceName, tools: Tools, heap: t
     conf = settings.home / "conf" / name
     logging = f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}"
     classes = f"{conf}:{bundle_folder(settings.cache, 'hbase')}/*"
-    return (str(tools.java), *heap, *_SMALL_JVM, *_HBASE_JVM, own_temporary(settings, name), logging, "-cp", classes)
+    return (str(tools.java), *heap, *SMALL_JVM, *_HBASE_JVM, own_temporary(settings, name), logging, "-cp", classes)
 
 
 def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
@@ -237,7 +238,7 @@ def _hbase(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) 
     return ServiceSpec(
         name="hbase",
         argv=(*jvm, "org.apache.hadoop.hbase.master.HMaster", "start"),
-        environ=_JVM_ENVIRON,
+        environ=JVM_ENVIRON,
         files=_hbase_files(settings, "hbase", templates),
         log=log,
         out=out,
@@ -257,7 +258,7 @@ def _thrift(settings: StackSettings, tools: Tools, templates: Mapping[str, str])
             *(*jvm, "org.apache.hadoop.hbase.thrift.ThriftServer", "start"),
             *("-b", settings.bind, "-p", str(port), "--infoport", "-1"),
         ),
-        environ=_JVM_ENVIRON,
+        environ=JVM_ENVIRON,
         files=_hbase_files(settings, "thrift", templates),
         log=log,
         out=out,
@@ -265,41 +266,3 @@ def _thrift(settings: StackSettings, tools: Tools, templates: Mapping[str, str])
         folders=(temporary(settings, "thrift"),),
         start_seconds=180.0,
     )
-
-
-def _solr(settings: StackSettings, tools: Tools, templates: Mapping[str, str]) -> ServiceSpec:
-    data = settings.home / "data" / "solr"
-    conf = settings.home / "conf" / "solr"
-    log, out = log_files(settings, "solr")
-    webapp = conf / "webapp"
-    values = {"bind": settings.bind, "port": settings.ports.solr, "webapp": webapp}
-    places = {"cores": data / "cores", "configsets": solr_configsets(settings)}
-    return ServiceSpec(
-        name="solr",
-        argv=(
-            *(str(tools.java), "-Xms128m", "-Xmx256m", *_SMALL_JVM, own_temporary(settings, "solr")),
-            f"-Dlog4j2.configurationFile={conf / 'log4j2.properties'}",
-            f"-Dsolr.solr.home={data}",
-            f"-Dsolr.install.dir={conf}",
-            f"-Dsolr.log.dir={log.parent}",
-            f"-Dhost={settings.bind}",
-            f"-Djetty.port={settings.ports.solr}",
-            *("-cp", f"{bundle_folder(settings.cache, 'solr')}/*"),
-            *("org.eclipse.jetty.xml.XmlConfiguration", str(conf / "jetty.xml")),
-        ),
-        environ=_JVM_ENVIRON,
-        files={
-            data / "solr.xml": Template(templates["solr/solr.xml"]).substitute(places),
-            conf / "jetty.xml": Template(templates["solr/jetty.xml"]).substitute(values),
-            webapp / "WEB-INF" / "web.xml": templates["solr/web.xml"],
-            conf / "log4j2.properties": Template(templates["log4j2.properties"]).substitute(log=log),
-        },
-        log=log,
-        out=out,
-        ports=settings.ports.of("solr"),
-        folders=(places["cores"], temporary(settings, "solr")),
-    )
-
-
-# glibc gives every thread its own arena: with a limit of two, the four JVMs together are 200 MB smaller.
-_JVM_ENVIRON: Final[Mapping[str, str]] = {"MALLOC_ARENA_MAX": "2"}

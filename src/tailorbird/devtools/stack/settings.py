@@ -14,11 +14,11 @@ from cdc.model.artefacts import cache_folder
 from cdc.model.errors import UsageError
 from tailorbird.operate.probes.login import Login
 
-ServiceName = Literal["mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr", "postgres"]
+ServiceName = Literal["mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr", "postgres", "solrcloud"]
 
 # Servers that every `stack up` starts, and those that it starts on request.
 SERVICES: Final[tuple[ServiceName, ...]] = ("mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr")
-EXTRA_SERVICES: Final[tuple[ServiceName, ...]] = ("postgres",)
+EXTRA_SERVICES: Final[tuple[ServiceName, ...]] = ("postgres", "solrcloud")
 ALL_SERVICES: Final = (*SERVICES, *EXTRA_SERVICES)
 
 
@@ -36,6 +36,7 @@ class Ports:
     thrift: int = 9090
     solr: int = 8983
     postgres: int = 5433
+    solrcloud: int = 8984
 
     def __post_init__(self) -> None:
         taken: dict[int, str] = {}
@@ -66,6 +67,7 @@ _LISTENERS: Final[Mapping[str, ServiceName]] = {
     "thrift": "thrift",
     "solr": "solr",
     "postgres": "postgres",
+    "solrcloud": "solrcloud",
 }
 
 
@@ -133,6 +135,7 @@ class StackSettings:
             "thrift": at["thrift"],
             "solr": f"http://{at['solr']}/solr",
             "postgres": at["postgres"],
+            "solrcloud": f"http://{at['solrcloud']}/solr",
         }
 
     def environ(self) -> dict[str, str]:

@@ -27,6 +27,8 @@ _POLL = 0.1
 # says nothing about writes of the last minute, nor about those that wait for their commit.
 _LATE_SECONDS = 60.0
 _VERSION_MS = 1 << 20  # a `_version_` is a time (ms) times this
+# In one pass, each shard would return a whole page of documents. In two, a document may be a tombstone by the second.
+_TWO_PASSES = {"distrib.singlePass": "false"}
 _ROWS = f"{fields.KIND}:{fields.ROW}"
 # Derived fields for queries. They are not stored, but Solr returns those with docValues.
 _MADE = fields.MADE
@@ -62,7 +64,7 @@ class VisibleDocuments:
 
     def versions(self) -> Iterator[tuple[str, int]]:
         """Yield id and fence of every document. This costs a fraction of `scan`."""
-        for page in prefetch(self._pages(_KEYS_ONLY, fl=f"{fields.UNIQUE_KEY},{fields.FENCE}")):
+        for page in prefetch(self._pages(_KEYS_ONLY, fl=f"{fields.UNIQUE_KEY},{fields.FENCE},{fields.KIND}")):
             for document in page:
                 yield str(document[fields.UNIQUE_KEY]), int(document[fields.FENCE])
 
@@ -104,7 +106,7 @@ class VisibleDocuments:
     def rewritten(self, since: int) -> Iterator[str]:
         """Yield the ids of the documents with a greater `_version_`."""
         later = f"{{!cache=false}}_version_:{{{since} TO *}}"
-        for page in self._pages(_KEYS_ONLY, fl=fields.UNIQUE_KEY, fq=[_ROWS, later]):
+        for page in self._pages(_KEYS_ONLY, fl=f"{fields.UNIQUE_KEY},{fields.KIND}", fq=[_ROWS, later]):
             yield from (str(one[fields.UNIQUE_KEY]) for one in page)
 
     def documents(self, ids: Sequence[str]) -> Mapping[str, Document]:
@@ -134,11 +136,13 @@ class VisibleDocuments:
     def _pages(self, rows: int, **more: str | Sequence[str]) -> Iterator[list[dict[str, Any]]]:
         mark, order = "*", f"{fields.UNIQUE_KEY} asc"
         while True:
-            asked = {"q": "*:*", "fq": _ROWS, "sort": order, "rows": rows, "cursorMark": mark, **more}
+            asked = {"q": "*:*", "fq": _ROWS, "sort": order, "rows": rows, "cursorMark": mark, **more, **_TWO_PASSES}
             answer = self._select(asked)
-            if documents := answer["response"]["docs"]:
-                yield documents
-            if len(documents) < rows or answer["nextCursorMark"] == mark:
+            documents = answer["response"]["docs"]
+            if found := [one for one in documents if one.get(fields.KIND) == fields.ROW]:
+                yield found
+            # a page may lack documents that vanished between the passes, so a short one need not be the last
+            if answer["nextCursorMark"] == mark:
                 return
             mark = answer["nextCursorMark"]
 
