@@ -1,26 +1,23 @@
-"""Many parts: 8 shards of a SolrCloud, HBase tables that are split and merged, 50 regions, 24 partitions."""
+"""Many parts: 8 shards of a SolrCloud, 50 regions, 24 partitions."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
-from benchmarks.index.foreign_load import INDEX, ForeignLoad
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.region_servers import split_or_merge
 from benchmarks.index.world import World
-from cdc.model.errors import Fatal, Retriable
+from cdc.model.errors import Fatal
 from cdc.model.naming import hbase_table
 from tailorbird.devtools.stack.proc_stack import Stack
 from tests.support.waiting import wait_for
@@ -80,24 +77,6 @@ def test_an_index_grows_from_one_shard_to_eight(cloud: str) -> None:
         hbase = world.topology.hbase
         with pytest.raises(Fatal, match="split"):
             split_or_merge(hbase.zookeeper, hbase.thrift, hbase_table(world.name, "wide"), random.Random(1), b"\0\1zz")
-
-
-def test_a_foreign_table_is_split_and_merged(cloud: str) -> None:
-    """Another program's table of one region is split and merged while rows are written: the index in eight shards
-    equals the table at the end."""
-    with World(solr=cloud, foreign=True, shards=8) as world:
-        world.start("--index", INDEX)
-        load, chance, done = ForeignLoad(world, keys=2000), random.Random(11), list[str]()
-        hbase = world.topology.hbase
-        deadline = time.monotonic() + 400
-        while (done.count("split") < 3 or done.count("merged") < 1) and time.monotonic() < deadline:
-            load.write_until_accepted(100)
-            row = b"person-%06d" % chance.randrange(2000)
-            with contextlib.suppress(Fatal, Retriable):  # the compaction that must come first is still running
-                done.append(split_or_merge(hbase.zookeeper, hbase.thrift, f"{world.name}_people", chance, row))
-        wait_for(lambda: load.differences() == [], "the index does not equal the table", 180)
-        assert done.count("split") >= 3, done
-        assert done.count("merged") >= 1, done
 
 
 def test_the_demo_with_many_parts(stack: Stack, cloud: str, tmp_path: Path) -> None:
