@@ -49,6 +49,8 @@ ROW: dict[str, Any] = {
     "raw": "AAEC", "ref": 3, "unused": 5,
     "place": point_of(2.35, -48.85e-9, 4326), "shape": {"wkb": LINE, "srid": None}, "vec": [1.5, -2, 1e-7],
 }  # fmt: skip
+# nothing in it needs more than a copy of its bytes, so that `PlainEnvelope` reads it
+PLAIN = {**ROW, "name": "a ü", "doc": "[1]", "place": None, "shape": None, "vec": None}
 SOURCE = {"name": "law.shop", "db": "shop", "table": "t", "ts_ms": 1000, "sequence": 9, "snapshot": "false"}
 ENVELOPE = {
     "before": {**ROW, "price": "1.00"},
@@ -58,6 +60,7 @@ ENVELOPE = {
     "ts_ms": 1,
     "x": [{"y": 1.5}],
 }
+PLAINLY = {**ENVELOPE, "before": {**PLAIN, "price": "1.00"}, "after": PLAIN}
 KEY = b'{"id": 7}'
 WKB = (
     pack(">BIdd", 0, 1, 1.5, 2), pack("<BIIdd", 1, 0x20000001, 4326, 1, 2), pack("<BII", 1, 2, 0),
@@ -120,26 +123,30 @@ def plan_of(delivery: str = "exactly_once") -> Plan:
 def _replaced(of: dict[str, Any], name: str, text: str) -> str:
     """Return an object's JSON with that text, JSON or not, as one value."""
     mark = "@@@"
-    return json.dumps({**of, name: mark}).replace(f'"{mark}"', text)
+    return json.dumps({**of, name: mark}, ensure_ascii=False).replace(f'"{mark}"', text)
 
 
 def poisoned(chance: random.Random) -> Iterator[bytes]:
     """Yield records that were envelopes before they were damaged."""
     good = json.dumps(ENVELOPE)
     yield good.encode()
+    yield json.dumps(PLAINLY, ensure_ascii=False).encode()
+    yield orjson.dumps(PLAINLY)
     for op in ("c", "u", "d", "r", "t", "m", "", "cc", "😀"):
         yield json.dumps({**ENVELOPE, "op": op}).encode()
         for gone in ("before", "after"):
             yield json.dumps({**ENVELOPE, "op": op, gone: None}).encode()
     for text in VALUES:
         for column in (*COLUMNS, "unused"):
-            after, before = _replaced(ROW, column, text), _replaced(ROW, column, text)
-            yield _replaced(ENVELOPE, "after", after).encode()
-            yield _replaced({**ENVELOPE, "op": "d"}, "before", before).encode()
+            row, envelope = chance.choice([(ROW, ENVELOPE), (PLAIN, PLAINLY)])
+            after, before = _replaced(row, column, text), _replaced(row, column, text)
+            yield _replaced(envelope, "after", after).encode()
+            yield _replaced({**envelope, "op": "d"}, "before", before).encode()
         for field in FIELDS:
-            yield _replaced(ENVELOPE, field, text).encode()
+            yield _replaced(chance.choice([ENVELOPE, PLAINLY]), field, text).encode()
         for field in ORIGIN:
-            yield _replaced(ENVELOPE, "source", _replaced(SOURCE, field, text)).encode()
+            envelope = chance.choice([ENVELOPE, PLAINLY])
+            yield _replaced(envelope, "source", _replaced(SOURCE, field, text)).encode()
         yield text.encode()
         yield (good + text).encode()
         yield (text + good).encode()
@@ -166,10 +173,12 @@ def poisoned(chance: random.Random) -> Iterator[bytes]:
         yield whole.replace(b'"x"', b'"' + bad + b'"')
         yield whole + bad
         yield bad + whole
+    plain = orjson.dumps(PLAINLY)
     for _ in range(400):
-        yield whole[: chance.randrange(len(whole))]
+        cut = chance.choice([whole, plain])
+        yield cut[: chance.randrange(len(cut))]
     for _ in range(4000):
-        flipped = bytearray(chance.choice([whole, good.encode()]))
+        flipped = bytearray(chance.choice([whole, good.encode(), plain, plain]))
         for _ in range(chance.choice([1, 1, 1, 2, 5])):
             flipped[chance.randrange(len(flipped))] = chance.choice(
                 [chance.randrange(256), ord(chance.choice('{}[]",:\\0'))]

@@ -22,6 +22,7 @@ final class Envelope {
   private final JsonNode ends; // by partition: older records precede the plan
   private final Map<String, Integer> numbers = new HashMap<String, Integer>();
   private final boolean latest; // the log has no order
+  private final PlainEnvelope plain;
   private final String[] faults = new String[3]; // of the last `before`, `after` and `source` of a record
 
   Envelope(JsonNode source) {
@@ -39,6 +40,7 @@ final class Envelope {
       defaults[i] = Message.at(Message.at(source, "defaults"), number).asText().getBytes(StandardCharsets.UTF_8);
       numbers.put(columns[i], number);
     }
+    plain = new PlainEnvelope(columns, fits);
     int[] key = Source.ints(Message.at(source, "key"));
     for (int i = 0; i < key.length; i++) keys[key[i]] = true;
   }
@@ -54,8 +56,18 @@ final class Envelope {
   /** Fills the event, whose partition and offset are set; IOException with the reason if it is no envelope. */
   void read(byte[] value, byte[] key, Event event) throws IOException {
     try {
-      parse(value, event, true);
-      if (latest && event.op == 'd' && event.before == null && key != null) parse(key, event, false);
+      Unicode.check(value);
+      if (!plain.read(value, event)) {
+        event.op = ' ';
+        event.before = event.after = null;
+        event.ts = event.sequence = 0;
+        event.partial = false;
+        parse(value, event, true);
+      }
+      if (latest && event.op == 'd' && event.before == null && key != null) {
+        Unicode.check(key);
+        parse(key, event, false);
+      }
       check(event);
     } catch (RuntimeException e) { // invalid records must never end the query
       throw new IOException(String.valueOf(e.getMessage()), e);
@@ -63,7 +75,6 @@ final class Envelope {
   }
 
   private void parse(byte[] text, Event event, boolean envelope) throws IOException {
-    Unicode.check(text);
     JsonParser json = JSON.createParser(text);
     try {
       if (json.nextToken() != JsonToken.START_OBJECT) throw new IOException("no JSON object");

@@ -45,6 +45,25 @@ final class Fit {
     else kind = name.equals("string") || name.equals("json") ? TEXT : OPAQUE; // no other value becomes binary or a time
   }
 
+  /** Whether a text between quotes, without escapes, is a value as it stands. */
+  boolean isText(byte[] text, int start, int end) {
+    if (kind == TEXT || kind == OPAQUE) return true;
+    int from = start + 1, to = end - 1;
+    if (kind == DECIMAL) return isDecimal(text, from, to);
+    return kind == DATE ? to - from == 11 && formed(text, from, to, DAY) : kind == MOMENT && isMoment(text, from, to);
+  }
+
+  /** Whether a number without exponent is a value as it stands. */
+  boolean isNumber(byte[] text, int start, int end, boolean whole) {
+    if (kind == FLOAT) return true;
+    if (kind != INT || !whole || end - start > safe) return false;
+    return text[start] != '-' || least.signum() < 0 && text[start + 1] != '0';
+  }
+
+  boolean isBool() {
+    return kind == BOOL;
+  }
+
   /** The value at the parser's token, null where it has no exact one. The parser always moves past it. */
   byte[] of(JsonParser json, JsonToken token) throws IOException {
     if (token == JsonToken.VALUE_NULL) return Envelope.NULL;
@@ -53,8 +72,9 @@ final class Fit {
       if (kind == TEXT || kind == OPAQUE) return Envelope.quoted(text);
       if (kind == SPATIAL) return Wkt.ofPair(text);
       if (kind == FLOAT && isBeyondJson(text)) return ascii('"' + text + '"');
-      boolean fits = kind == DECIMAL && isDecimal(text) || kind == DATE && text.length() == 11 && formed(text, DAY);
-      return fits || kind == MOMENT && isMoment(text) ? ascii('"' + text + '"') : converted(token, text);
+      byte[] quoted = ('"' + text + '"').getBytes(StandardCharsets.UTF_8);
+      boolean fits = kind == DECIMAL || kind == DATE || kind == MOMENT;
+      return fits && isText(quoted, 0, quoted.length) ? quoted : converted(token, text);
     }
     if (token == JsonToken.VALUE_NUMBER_INT && kind == INT && json.getTextLength() <= safe) {
       String text = json.getText();
@@ -91,28 +111,29 @@ final class Fit {
     return all ? ascii(out.append(']').toString()) : null;
   }
 
-  private boolean isDecimal(String text) {
-    int start = text.startsWith("-") ? 1 : 0, whole = text.length() - start - (scale == 0 ? 0 : scale + 1);
-    if (whole < 1 || whole + scale > precision || whole > 1 && text.charAt(start) == '0') return false;
-    for (int i = start; i < text.length(); i++) {
-      char c = text.charAt(i);
-      if (i == start + whole ? c != '.' : c < '0' || c > '9') return false;
+  private boolean isDecimal(byte[] text, int from, int to) {
+    int start = from < to && text[from] == '-' ? from + 1 : from, whole = to - start - (scale == 0 ? 0 : scale + 1);
+    if (whole < 1 || whole + scale > precision || whole > 1 && text[start] == '0') return false;
+    for (int i = start; i < to; i++) {
+      if (i == start + whole ? text[i] != '.' : text[i] < '0' || text[i] > '9') return false;
     }
     return true;
   }
 
-  private static boolean isMoment(String text) {
-    int last = text.length() - 1;
-    if (last < 19 || text.charAt(last) != 'Z' || !formed(text, MOMENTS)) return false;
+  private static boolean isMoment(byte[] text, int from, int to) {
+    int last = to - from - 1;
+    if (last < 19 || text[to - 1] != 'Z' || !formed(text, from, to, MOMENTS)) return false;
     if (last == 19) return true;
-    if (text.charAt(19) != '.' || last < 21 || last > 29 || text.charAt(last - 1) == '0') return false;
-    for (int i = 20; i < last; i++) if (text.charAt(i) < '0' || text.charAt(i) > '9') return false;
+    if (text[from + 19] != '.' || last < 21 || last > 29 || text[to - 2] == '0') return false;
+    for (int i = from + 20; i < to - 1; i++) if (text[i] < '0' || text[i] > '9') return false;
     return true;
   }
 
-  private static boolean formed(String text, String form) {
+  private static boolean formed(byte[] text, int from, int to, String form) {
+    if (to - from < form.length()) return false;
     for (int i = 0; i < form.length(); i++) {
-      char c = text.charAt(i), wanted = form.charAt(i);
+      char wanted = form.charAt(i);
+      byte c = text[from + i];
       if (wanted == '0' ? c < '0' || c > '9' : c != wanted) return false;
     }
     return true;
