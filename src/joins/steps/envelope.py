@@ -1,8 +1,7 @@
 """Parse the Debezium envelope of a record: its op, its before and after images, and three fields of its source.
 
 Other producers write topics, too, so all other fields are optional. Anything that is not an envelope raises
-ValueError. `kernel/log/Envelope.java` and `PlainEnvelope.java` accept and refuse the same
-records."""
+ValueError. `kernel/log/Envelope.java` and `PlainEnvelope.java` accept and refuse the same records."""
 
 from __future__ import annotations
 
