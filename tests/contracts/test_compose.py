@@ -27,6 +27,10 @@ MYSQL_OWN = {
     "basedir", "datadir", "lc-messages-dir", "port", "bind-address", "socket", "pid-file", "log-error",
     "secure-file-priv", "init-file", "tmpdir", "user", "no-defaults",
 }  # fmt: skip
+# SolrCloud: the stack's one-node cluster borrows HBase's ZooKeeper, which containers cannot reach. Users of Docker run
+# Solr's own cluster.
+NOT_IN_COMPOSE = {"solrcloud"}
+IN_COMPOSE = [name for name in ALL_SERVICES if name not in NOT_IN_COMPOSE]
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +57,11 @@ def properties(text: str) -> dict[str, str]:
 
 
 def test_services_are_the_same(compose: dict[str, Any]) -> None:
-    """Docker Compose starts every server of the stack and no other."""
-    assert set(compose["services"]) == set(ALL_SERVICES)
+    """Docker Compose starts every server of the stack but SolrCloud, and no other."""
+    assert set(compose["services"]) == set(IN_COMPOSE)
 
 
-@pytest.mark.parametrize("name", ALL_SERVICES)
+@pytest.mark.parametrize("name", IN_COMPOSE)
 def test_ports_are_the_same_and_loopback_only(compose: dict[str, Any], name: str) -> None:
     """A topology's default addresses work with either; no port is published beyond this machine."""
     service = compose["services"][name]

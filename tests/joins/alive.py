@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from cdc.model.errors import Fatal, Retriable
-from cdc.model.naming import change_topic, schemas_topic
+from cdc.model.naming import Routing, TopicRouting, change_topic, schemas_topic
 from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
@@ -117,7 +117,9 @@ class World:
         self.sources = self._sources()
         self.unseen = {table for n, c in self.sources.items() for table in self._tables(n) if c.never}
         self.unseen |= {word[1] for word in self.words if word[0] == "later"}
-        self.unseen = {one for one in self.unseen if change_topic(case.name, table_id(one)) in self.plan.topics}
+        self.routing = Routing(topology=case.name, topics=cast(TopicRouting, case.topics or "per_table"))
+        self.names = {source.name for source in self.plan.sources}
+        self.unseen = {one for one in self.unseen if change_topic(case.name, table_id(one)) in self.names}
         self.joining = ["join"] not in self.words
         self.moved = any(word[0] in ("never", "swap", "lost") for word in self.words)
         self.topics = Topics(self.plan.topics, PARTITIONS, self.chance)
@@ -150,9 +152,13 @@ class World:
             on_update=on_update,
         )
 
-    def _forget(self, captured: Captured, topic: str) -> None:
+    def _forget(self, captured: Captured, name: str) -> None:
+        """Delete the topic that contains a table's records, and with it those of other tables there."""
         self._fetch()
-        captured.forget(topic)
+        topic = self.routing.topic(name)
+        for other in (change_topic(self.case.name, table_id(one)) for one in self._tables(captured.server.name)):
+            if self.routing.topic(other) == topic:
+                captured.forget(other)
         self.broken.add(captured.server.name)
         if topic in self.plan.topics:
             self.topics.lose(topic)
@@ -324,10 +330,11 @@ class World:
         """Read what was committed since, as records of the topics; a marker goes to every partition."""
         for captured in self.sources.values():
             for record in captured.broker.records[captured.given :]:
-                if record.topic in self.plan.topics:
+                if record.topic in self.names:
+                    topic, key = self.routing.topic(record.topic), self.routing.stored_key(record.topic, record.key)
                     everywhere = record.partition == EVERY_PARTITION
-                    partitions = range(PARTITIONS) if everywhere else [sum(record.key) % PARTITIONS]
-                    self.topics.publish(record.topic, record.key, record.value, partitions)
+                    partitions = range(PARTITIONS) if everywhere else [sum(key) % PARTITIONS]
+                    self.topics.publish(topic, key, record.value, partitions)
             captured.given = len(captured.broker.records)
 
     # -- the whole run

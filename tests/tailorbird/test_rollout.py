@@ -227,7 +227,7 @@ def test_a_version_that_does_not_become_fresh_is_named_in_time(monkeypatch: pyte
         def reached(self) -> dict[str, dict[str, int]]:
             return {"shop": {"sequence": 7}} if self.name == "wide" else {}
 
-    monkeypatch.setattr("joins.stores.hbase_table.joined_table", lambda topology, table: Table(table.name))
+    monkeypatch.setattr("joins.process.targets.target_of", lambda topology, table: Table(table.name))
     monkeypatch.setattr(cli_versions, "_LOOK_EVERY", 0.01)
     monkeypatch.setattr(cli_versions, "_REPORT_AFTER", 0.0)
     actions, said = RolloutActions(), list[str]()

@@ -5,12 +5,12 @@ import java.nio.charset.StandardCharsets;
 import java.util.*;
 
 /**
- * Reads envelopes as nearly all producers write them, in one pass over the bytes. Used values are copied as they are;
- * no text and no number is made of the rest. Anything rare (an escape in a used value, an exponent, a value that must be
- * converted, a wrapped envelope) and anything wrong is left to `Envelope`, which reads the record again.
+ * Reads envelopes as nearly all producers write them, in one pass over the bytes. Used values are copied as they are,
+ * and the rest is skipped. Anything rare (an escape in a used value, an exponent, a value that must be converted, a
+ * wrapped envelope) and anything wrong is left to `Envelope`, which reads the record again.
  */
 final class PlainEnvelope {
-  private static final int DEEPEST = 50, LONGEST = 200; // levels, characters of a number: below the limits of `Envelope`
+  private static final int DEEPEST = 50, LONGEST = 200; // levels; characters of a number. `Envelope` takes more
   private static final int UNKNOWN = -1, NOTHING = -2; // of a field; the end of an object
   private static final byte[][] FIELDS = names(new String[] {"op", "before", "after", "source", "payload"});
   private static final byte[][] ORIGIN = names(new String[] {"ts_ms", "sequence", "partial"});
