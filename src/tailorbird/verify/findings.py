@@ -21,6 +21,7 @@ Kind = Literal["missing", "extra", "different"]  # at the far end, seen from the
 
 MOST_FINDINGS = 1000  # stored with their values; all differences are counted
 INCOMPLETE: Final = "could not tell"  # the outcome as stored in JSON and in metrics
+WORST_FIRST: Final[tuple[Outcome, ...]] = ("different", INCOMPLETE, "equal in part", "equal")
 EQUAL, DIFFERENT, UNLOGGED = 0, 1, 3  # exit codes
 
 

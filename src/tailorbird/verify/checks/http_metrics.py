@@ -9,7 +9,7 @@ from prometheus_client import Gauge
 
 from cdc.topology.topology import Check
 from tailorbird.verify.checks.runs import CheckResult, CheckRun
-from tailorbird.verify.findings import INCOMPLETE, Outcome
+from tailorbird.verify.findings import WORST_FIRST, Outcome
 
 _TABLE = ["check", "stage", "table"]
 INTERVAL = Gauge("tailorbird_check_interval_seconds", "Interval at which a check should run", ["check"])
@@ -55,7 +55,7 @@ class CheckMetrics:
             DIFFERING.labels(run.check, *place).set(sum(one.differing for one in some))
             MOVING.labels(run.check, *place).set(sum(one.moving for one in some))
             outcomes = {one.outcome for one in some}
-            worst = next(one for one in ("different", INCOMPLETE, "equal in part", "equal") if one in outcomes)
+            worst = next(one for one in WORST_FIRST if one in outcomes)
             for outcome in _OUTCOMES:
                 OUTCOME.labels(run.check, *place, outcome).set(outcome == worst)
         self._shown[run.check] = set(found)

@@ -12,11 +12,11 @@ from indexer.solr.solr_http import reading_session
 from tailorbird.operate.status.solr_barriers import visible_positions
 from tailorbird.verify.checks.check_status import check_statuses
 from tailorbird.verify.checks.kafka_runs import RunsReader
+from tailorbird.verify.findings import WORST_FIRST
 from tailorbird.web.dashboard.panels.fitting import FitBoard, fit
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.dashboard.solr_view import SolrView
 
-_WORST_FIRST = ("different", "could not tell", "equal in part", "equal")
 ExplainRow = Callable[[Topology, str, bytes], Mapping[str, Any] | None]
 
 
@@ -64,7 +64,7 @@ class DashboardAnswers:
             if (one.stage, one.table) in wanted
         ]  # fmt: skip
         verdicts = {one["verdict"] for one in found}
-        worst = next((one for one in _WORST_FIRST if one in verdicts), "unknown")
+        worst = next((one for one in WORST_FIRST if one in verdicts), "unknown")
         return {"verdict": worst, "results": found}
 
     def explain(self, key: bytes) -> Mapping[str, Any] | None:
