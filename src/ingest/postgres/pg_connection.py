@@ -112,6 +112,25 @@ class PgConnection:
         rows = self.query(sql, [argument.encode() for argument in arguments])
         return [tuple("" if value is None else value.decode() for value in row) for row in rows]
 
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Let all queries of the block read the same state of the server, in one transaction that only reads.
+
+        A transaction that is running already continues, and is not ended. An error of a query ends the transaction, so
+        the block must not catch it.
+        """
+        if self.pg.transaction_status != pq.TransactionStatus.IDLE:
+            yield
+            return
+        self.query("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:
+            yield
+        except BaseException:
+            if self.pg.status == pq.ConnStatus.OK:
+                self.query("ROLLBACK")
+            raise
+        self.query("COMMIT")
+
     def _error(self, result: pq.abc.PGresult) -> PgError:
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or self.pg.error_message

@@ -116,7 +116,7 @@ def types_of(connection: PgConnection, source: Source) -> PgTypes:
 
 def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) -> dict[TableName, TableShown]:
     """Return the tables that meet a condition (`which`) over pg_class and pg_namespace, as the catalog has them now."""
-    with translated(source, "read the tables' columns"):
+    with translated(source, "read the tables' columns"), connection.one_moment():
         tables = connection.texts(_TABLES.format(which))
         if not tables:
             return {}
@@ -125,7 +125,7 @@ def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) 
         generated = "'s'" if connection.version >= STORED_FROM else "''"
         columns = connection.texts(_COLUMNS.format(numbers, generated))
         keys = connection.texts(_KEYS.format(numbers))
-    members = members_of(connection, source, numbers)
+        members = members_of(connection, source, numbers)
     found: dict[TableName, TableShown] = {}
     for schema, table, oid, identity, kind in tables:
         own = [key for key in keys if key[0] == oid]

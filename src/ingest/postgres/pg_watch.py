@@ -4,6 +4,9 @@ Each check compares the captured tables with the previous check, which is stored
 re-read is reported only when the log has been read up to the time of the check, so that earlier changes come first. For
 all other findings the session restarts: a table that is not published or no longer exists, or whose publication would
 harm the application.
+
+The queries of one check read the same state of the catalog. Otherwise an ALTER between two of them would be in one
+check by half and in the next one by the other half, and neither half alone shows that the rows were rewritten.
 """
 
 from __future__ import annotations
@@ -117,21 +120,22 @@ class PgWatch:
 
     def _look(self) -> None:
         connection, source = self._connection, self._source
-        publication = pg_publication.publication_of(connection, source, self._names)
         schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
-        rows = connection.texts(_TABLES.format(number=publication.number, schemas=schemas))
-        members = pg_schema.members_of(connection, source, ", ".join(row[2] for row in rows)) if rows else []
+        with connection.one_moment():
+            publication = pg_publication.publication_of(connection, source, self._names)
+            rows = connection.texts(_TABLES.format(number=publication.number, schemas=schemas))
+            members = pg_schema.members_of(connection, source, ", ".join(row[2] for row in rows)) if rows else []
+            wanted = [row for row in rows if self._captured((row[0], row[1]))]
+            seen = self._seen(wanted, members)
         self._protect(rows, members, publication)
         for row in rows:
             self._ask_again(row, members, publication.entries.get((row[0], row[1])))
-        wanted = [row for row in rows if self._captured((row[0], row[1]))]
         for row in wanted:
             if not publication.has((row[0], row[1])):
                 raise Retriable(
                     f"source {source.name}: table {row[0]}.{row[1]} is not published yet; the session restarts",
                     retry_after=0.1,
                 )
-        seen = self._seen(wanted, members)
         ((lsn,),) = connection.texts("SELECT pg_current_wal_insert_lsn()")
         before = len(self._found)
         self._compare(seen, lsn_of(lsn))
