@@ -31,6 +31,7 @@ SYSTEMS: dict[str, set[str]] = {
     "grpc": {"grpc"},
     "hbase": {"happybase", "thriftpy2", "socket"},
     "solr": {"pysolr", "requests", "urllib.request", "http.client", "ssl"},
+    "opensearch": {"opensearchpy", "urllib.request", "ssl"},
     "zk": {"kazoo"},
     "spark": {"pyspark", "py4j"},
     "tcp": {"socket", "socketserver", "ssl"},

@@ -72,7 +72,7 @@ def test_ports_are_the_same_and_loopback_only(compose: dict[str, Any], name: str
         return
     published = [port.split(":") for port in service["ports"]]
     assert {host for host, _, _ in published} == {"127.0.0.1"}
-    inner_only = {"kafka_controller"}
+    inner_only = {"kafka_controller", "opensearch_transport"}
     expected = [port for listener, port in Ports().of(name) if listener not in inner_only]  # type: ignore[arg-type]  # a service
     assert [int(outside) for _, outside, _ in published] == expected
 
@@ -106,6 +106,24 @@ def test_postgresql_has_the_same_flags_and_users(compose: dict[str, Any], specs:
     assert (ROOT / mounted).read_text() in spec.files.values()
     assert service["profiles"] == ["postgres"]
     assert service["image"] == f"postgres:{VERSIONS['postgres'].rpartition('.')[0]}"
+
+
+def test_opensearch_has_the_same_settings(compose: dict[str, Any], specs: dict[str, ServiceSpec]) -> None:
+    """Names, memory and the refusal to create indexes by themselves are the same; it starts only on request."""
+    service, spec = compose["services"]["opensearch"], specs["opensearch"]
+    environment = dict(service["environment"])
+    assert set(environment.pop("OPENSEARCH_JAVA_OPTS").split()) <= set(spec.argv)
+    (text,) = [body for path, body in spec.files.items() if path.name == "opensearch.yml"]
+    ours = {
+        name: str(value)
+        for name, value in yaml.safe_load(text.replace("true", "'true'").replace("false", "'false'")).items()
+    }
+    theirs = {name: value for name, value in environment.items() if "." in name}
+    assert theirs == {
+        name: value for name, value in ours.items() if not name.startswith(("path.", "network.", "http.", "transport."))
+    }
+    assert service["profiles"] == ["opensearch"]
+    assert service["image"] == f"opensearchproject/opensearch:{VERSIONS['opensearch']}"
 
 
 def test_kafka_properties_are_the_same(compose: dict[str, Any], specs: dict[str, ServiceSpec]) -> None:

@@ -36,6 +36,8 @@ def test_defaults_are_the_documented_ports_and_folders() -> None:
         "solr": 8983,
         "postgres": 5433,
         "solrcloud": 8984,
+        "opensearch": 9200,
+        "opensearch_transport": 9300,
     }
     assert settings.home == Path("/somewhere/.tailorbird")
     assert settings.cache == Path("/people/ada/.cache/tailorbird")
@@ -131,6 +133,7 @@ def test_services_and_listeners_belong_together() -> None:
         "solr",
         "postgres",
         "solrcloud",
+        "opensearch",
     ]
 
 

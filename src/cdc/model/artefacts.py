@@ -1,5 +1,5 @@
-"""Cache folders of downloaded files (Kafka, HBase, Solr, Spark's connector, Java): their paths, without any disk
-access."""
+"""Cache folders of downloaded files (Kafka, HBase, Solr, OpenSearch, Spark's connector, Java): their paths, without
+any disk access."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-Bundle = Literal["kafka", "hbase", "solr", "mysql", "spark", "postgres"]
+Bundle = Literal["kafka", "hbase", "solr", "mysql", "spark", "postgres", "opensearch"]
 
 VERSIONS: Final[Mapping[Bundle, str]] = {
     "kafka": "4.3.1",
@@ -16,6 +16,7 @@ VERSIONS: Final[Mapping[Bundle, str]] = {
     "mysql": "8.0.15",
     "spark": "4.2.0",
     "postgres": "18.1.0",
+    "opensearch": "2.19.5",
 }
 
 

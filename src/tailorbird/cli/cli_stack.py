@@ -72,7 +72,7 @@ def stack_of(home: Path | None, port: list[str] | None, port_offset: int | None)
 @app.command()
 def fetch(
     bundle: Annotated[
-        list[str] | None, typer.Argument(help="Only these: kafka, hbase, solr, mysql, spark, postgres.")
+        list[str] | None, typer.Argument(help="Only these: kafka, hbase, solr, mysql, spark, postgres, opensearch.")
     ] = None,
 ) -> None:
     """Download the servers and Spark; resumable, shared by all data folders.
@@ -86,7 +86,7 @@ def fetch(
 @app.command()
 def up(
     with_: Annotated[
-        list[str] | None, typer.Option("--with", help="An additional server: postgres (18, wal_level=logical).")
+        list[str] | None, typer.Option("--with", help="An additional server: postgres, solrcloud or opensearch.")
     ] = None,
     home: Home = None,
     port: PortOptions = None,

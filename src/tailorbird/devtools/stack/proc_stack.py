@@ -49,6 +49,7 @@ from tailorbird.devtools.stack.solr_service import solr_configsets
 from tailorbird.operate.probes.hbase_probe import master_problem, regions_problem
 from tailorbird.operate.probes.kafka_probe import kafka_problem
 from tailorbird.operate.probes.mysql_probe import mysql_problem
+from tailorbird.operate.probes.opensearch_probe import opensearch_problem
 from tailorbird.operate.probes.pg_probe import postgres_problem
 from tailorbird.operate.probes.solr_probe import solr_problem
 from tailorbird.operate.probes.tcp_probe import port_answers, port_is_free
@@ -66,6 +67,8 @@ _TEMPLATES = (
     "solr/solr.xml",
     "solr/jetty.xml",
     "solr/web.xml",
+    "opensearch/LocalNode.java",
+    "opensearch/opensearch.yml",
     "log4j2.properties",
 )
 
@@ -209,6 +212,8 @@ class Stack:
             return regions_problem(host, ports.thrift)
         if service in ("solr", "solrcloud"):
             return solr_problem(addresses[service])
+        if service == "opensearch":
+            return opensearch_problem(addresses[service])
         closed = [name for name, port in ports.of("hbase") if not port_answers(host, port)]
         if closed:
             return f"no answer on {', '.join(closed)}"
@@ -312,7 +317,10 @@ class Stack:
             progress(StackProgress(what=name, step="stopped"))
 
         # clients before the servers that they would otherwise wait for
-        for group in (("thrift", "solr", "solrcloud"), ("hbase", "kafka", "mysql-shop", "mysql-crm", "postgres")):
+        for group in (
+            ("thrift", "solr", "solrcloud", "opensearch"),
+            ("hbase", "kafka", "mysql-shop", "mysql-crm", "postgres"),
+        ):
             _each([name for name in services if name in group and name in living], stop)
 
     def _status(self, name: ServiceName, running: RunningServer | None, fingerprint: str) -> ServiceStatus:

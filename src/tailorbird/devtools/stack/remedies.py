@@ -20,6 +20,10 @@ _KNOWN: Final[tuple[tuple[str, str], ...]] = (
         "the machine is out of memory: the whole stack needs 1.5 GiB",
     ),
     (r"loading shared libraries: (?P<what>[^:\s]+)", "install the package that has {what}"),
+    (
+        r"class LocalNode\.java|main class .*LocalNode\.java",
+        "OpenSearch's launcher is compiled: install a JDK, e.g. openjdk-17-jdk-headless",
+    ),
     (r"UnsupportedClassVersionError", "this Java is too old: set JAVA_HOME to a Java 17"),
     (
         r"ClassNotFoundException|NoClassDefFoundError",

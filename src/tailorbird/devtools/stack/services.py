@@ -11,6 +11,7 @@ from string import Template
 from typing import Final
 
 from cdc.model.artefacts import Bundle, bundle_folder
+from tailorbird.devtools.stack.opensearch_service import opensearch
 from tailorbird.devtools.stack.postgres_service import postgres
 from tailorbird.devtools.stack.service_spec import (
     JVM_ENVIRON,
@@ -37,6 +38,7 @@ BUNDLE_OF: Final[Mapping[ServiceName, Bundle]] = {
     "solr": "solr",
     "postgres": "postgres",
     "solrcloud": "solr",
+    "opensearch": "opensearch",
 }
 
 # After this time SIGTERM is followed by SIGKILL; HBase flushes its memory stores first.
@@ -49,6 +51,7 @@ STOP_SECONDS: Final[Mapping[ServiceName, float]] = {
     "solr": 30.0,
     "postgres": 30.0,
     "solrcloud": 30.0,
+    "opensearch": 30.0,
 }
 
 MYSQL_SERVER_IDS: Final[Mapping[ServiceName, int]] = {"mysql-shop": 101, "mysql-crm": 102}
@@ -106,6 +109,7 @@ def service_specs(
         "solr": lambda: solr("solr", settings, tools, templates),
         "postgres": lambda: postgres(settings, tools, templates),
         "solrcloud": lambda: solr("solrcloud", settings, tools, templates),
+        "opensearch": lambda: opensearch(settings, tools, templates),
     }
     return {name: builders[name]() for name in ALL_SERVICES}
 

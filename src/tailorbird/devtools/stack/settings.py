@@ -14,11 +14,13 @@ from cdc.model.artefacts import cache_folder
 from cdc.model.errors import UsageError
 from tailorbird.operate.probes.login import Login
 
-ServiceName = Literal["mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr", "postgres", "solrcloud"]
+ServiceName = Literal[
+    "mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr", "postgres", "solrcloud", "opensearch"
+]
 
 # Servers that every `stack up` starts, and those that it starts on request.
 SERVICES: Final[tuple[ServiceName, ...]] = ("mysql-shop", "mysql-crm", "kafka", "hbase", "thrift", "solr")
-EXTRA_SERVICES: Final[tuple[ServiceName, ...]] = ("postgres", "solrcloud")
+EXTRA_SERVICES: Final[tuple[ServiceName, ...]] = ("postgres", "solrcloud", "opensearch")
 ALL_SERVICES: Final = (*SERVICES, *EXTRA_SERVICES)
 
 
@@ -37,6 +39,8 @@ class Ports:
     solr: int = 8983
     postgres: int = 5433
     solrcloud: int = 8984
+    opensearch: int = 9200
+    opensearch_transport: int = 9300
 
     def __post_init__(self) -> None:
         taken: dict[int, str] = {}
@@ -68,6 +72,8 @@ _LISTENERS: Final[Mapping[str, ServiceName]] = {
     "solr": "solr",
     "postgres": "postgres",
     "solrcloud": "solrcloud",
+    "opensearch": "opensearch",
+    "opensearch_transport": "opensearch",
 }
 
 
@@ -136,6 +142,7 @@ class StackSettings:
             "solr": f"http://{at['solr']}/solr",
             "postgres": at["postgres"],
             "solrcloud": f"http://{at['solrcloud']}/solr",
+            "opensearch": f"http://{at['opensearch']}",
         }
 
     def environ(self) -> dict[str, str]:
