@@ -43,6 +43,7 @@ from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, ServerTables, Stream
 from ingest.records.checkpoint_changes import changes_bytes
+from ingest.records.position_writer import PositionWriter
 from ingest.records.records import Recorder, checkpoint_value
 from ingest.records.snapshots import Chunk, ChunkRequest
 from ingest.run_capture import tables_of
@@ -58,6 +59,8 @@ _ROWS = {
     "captures": "Source.captures, µs",
     "commit": "checkpoint for Kafka, ms",
     "commit_bytes": "the same, bytes",
+    "whole": "every 501st of them, ms",
+    "whole_bytes": "the same, bytes",
     "gateway": "checkpoint for a gateway, ms",
     "gateway_bytes": "the same, bytes",
     "restart": "restart, s",
@@ -177,8 +180,9 @@ def _run(source: Source, server: ScriptedServer, broker: Broker) -> float:
     """Run a session, and return the processor seconds until it follows the log."""
     began = time.process_time()
     Session(
-        source=server, log=MemoryLog(broker, schemas_topic("top"), history_topic("top")), recorder=Recorder("top"),
-        tables=tables_of(source), mode="initial", clock=time.time, stopped=lambda: server.over, observer=Observer(),
+        source=server, log=MemoryLog(broker, schemas_topic("top"), history_topic("top"), every=500),
+        recorder=Recorder("top"), tables=tables_of(source), mode="initial", clock=time.time,
+        stopped=lambda: server.over, observer=Observer(),
     ).run()  # fmt: skip
     return server.figures["begun"] - began
 
@@ -209,8 +213,12 @@ def measure(tables: int, columns: int, policy: str, repeat: int) -> dict[str, fl
     progress = before.state["snapshots"].put(name, {"rows": 1})
     after = replace(before, state={**before.state, "snapshots": progress})
     ends = {change_topic("top", _id(number)): {0: 0} for number in range(tables)}
+    writer = PositionWriter("s", b"top.s")
+    writer.record(before, ends, (), 0)
+    writer.committed(before, 0)
     encoders: dict[str, Callable[[], bytes]] = {
-        "commit": lambda: checkpoint_value(after, "s", ends),
+        "commit": lambda: writer.record(after, ends, {change_topic("top", _id(0))}, 0)[1],
+        "whole": lambda: checkpoint_value(after, "s", ends),
         "gateway": lambda: changes_bytes(before, after, "s"),
     }
     for what, encode in encoders.items():

@@ -30,17 +30,22 @@ _known = OrderedDict[tuple[str, int, int], None]()
 
 
 def own_record(
-    topic: str, offset: int | None, value: bytes | None, read: Callable[[Any], T], partition: int | None = 0
+    topic: str,
+    offset: int | None,
+    value: bytes | None,
+    read: Callable[[Any], T],
+    partition: int | None = 0,
+    newest: int = FORMAT,
 ) -> T | None:
     """Return what `read` makes of a record's JSON value; None for a tombstone and for a foreign record.
 
-    Raises Fatal for a record of a newer version, because ignoring it could lose data.
+    Raises Fatal for a record of a newer version than `newest`, because ignoring it could lose data.
     """
 
     def current(content: Any) -> T:
         content.get("format")  # a foreign record without fields raises here
-        if number := _newer_format(content):
-            what = f"{topic}, offset {offset}: a record of format {number}, this version reads format {FORMAT}"
+        if (number := _newer_format(content)) > newest:
+            what = f"{topic}, offset {offset}: a record of format {number}, this version reads format {newest}"
             raise Fatal(what, "run the version of Tailorbird that wrote it, or a newer one")
         return read(content)
 

@@ -100,7 +100,7 @@ class KafkaChanges:
         topic = self._routing.topic_of(table)
         partition = source_topics(self._topology, self._topology.sources[table.source]).positions_partition
         with self._translated(), self._consumer() as consumer:
-            marks = PositionRecords(consumer, self._topology.name, table.source, partition)
+            marks = PositionRecords(consumer, self._topology, table.source, partition)
             whole_since = time.time() - self._topology.log.min_compaction_lag
             found = last_before(marks, reached, int(1000 * whole_since))
         if found == BEGINNING:

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from cdc.formats.position_records import source_key
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
-from cdc.process.kafka_foreign import own_record
+from cdc.process.kafka_positions import WholePositions
+from cdc.topology.topology import Topology
 from ingest.changes.kafka_released import RUNNING, TIMEOUT
 from ingest.changes.positions import PositionMark
-from ingest.records.capture_interfaces import Checkpoint
-from ingest.records.records import read_checkpoint
+from ingest.records.records import checkpoint_from
 
 
 class PositionRecords:
     """The position records of one source, in its partition of `…positions`. The consumer must have no other user."""
 
-    def __init__(self, consumer: Consumer, topology: str, source: str, partition: int) -> None:
-        self._consumer, self._key = consumer, transactional_id(topology, source).encode()
-        self._topic, self._partition = positions_topic(topology), partition
+    def __init__(self, consumer: Consumer, topology: Topology, source: str, partition: int) -> None:
+        self._consumer, self._key = consumer, transactional_id(topology.name, source).encode()
+        self._topic, self._partition = positions_topic(topology.name), partition
+        self._positions = WholePositions(topology.log.brokers, self._topic, "tailorbird-changes")
 
     def bounds(self) -> tuple[int, int]:
         """Return the first retained offset and the end offset of the partition. Implements `PositionMarks`."""
@@ -48,14 +47,12 @@ class PositionRecords:
                             return None
                         if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
                             raise KafkaException(error)
-                    elif message.key() == self._key and (value := message.value()) is not None:
-                        read = own_record(self._topic, at, value, partial(_checkpoint, value), self._partition)
+                    elif source_key(message.key()) == self._key:
+                        read = self._positions.read(
+                            self._partition, at, message.key(), message.value(), checkpoint_from
+                        )  # fmt: skip
                         if read is not None:
                             return PositionMark(at, message.timestamp()[1], read[0].position, read[1])
         finally:
             self._consumer.unassign()
         raise Retriable(f"Kafka does not return records of {self._topic}", RUNNING)
-
-
-def _checkpoint(value: bytes, _: Any) -> tuple[Checkpoint, Mapping[str, Mapping[int, int]]]:
-    return read_checkpoint(value)

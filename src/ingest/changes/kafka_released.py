@@ -8,9 +8,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from cdc.formats.position_records import source_key
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic
-from cdc.process.kafka_foreign import own_record
+from cdc.process.kafka_positions import WholePositions, ends_of
 from cdc.topology.topology import Topology
 from ingest.log.kafka_topics import client_settings
 
@@ -34,13 +35,6 @@ def reader_settings(topology: Topology, **more: Any) -> dict[str, Any]:
     )
 
 
-def _ends_of(stored: Any) -> Mapping[str, Mapping[int, int]]:
-    """Return the end offsets in a position record. Raises KeyError, TypeError or ValueError if it is malformed."""
-    if stored["format"] != 1:
-        raise ValueError("no format")
-    return {topic: {int(p): int(o) for p, o in ends.items()} for topic, ends in stored["end_offsets"].items()}
-
-
 class KafkaReleased:
     """Committed end offsets of each change topic, by topic and partition, from the newest checkpoints. Not thread-safe.
 
@@ -52,6 +46,7 @@ class KafkaReleased:
         self._keys = {f"{topology.name}.{name}".encode() for name in sources}
         self.ends: Mapping[str, Mapping[int, int]] = {}
         self._consumer = Consumer(reader_settings(topology))
+        self._positions = WholePositions(topology.log.brokers, self._topic, "tailorbird-changes")
 
     def begin(self) -> None:
         """Find the newest record of each source, even if those of other sources are much newer.
@@ -110,16 +105,17 @@ class KafkaReleased:
                 continue
             if error is None:
                 key, value = message.key() or b"", message.value()
-                wanted = key in self._keys
-                ends = own_record(self._topic, offset, value, _ends_of, partition) if wanted else None
+                source = source_key(key)
+                wanted = source in self._keys
+                ends = self._positions.read(partition, offset, key, value, ends_of) if wanted else None
                 if ends is not None:
-                    newest[key] = ends
-                    see(key)
+                    newest[source] = ends
+                    see(source)
                 offset += 1
             if left is not None and marks is not None and offset >= marks[partition][1]:
                 left.discard(partition)
-        for ends in newest.values():
-            self.ends = {**self.ends, **ends}
+        for found in newest.values():
+            self.ends = {**self.ends, **found}
 
     def close(self) -> None:
         """Close the consumer."""

@@ -12,6 +12,7 @@ from cdc.model.errors import Retriable
 from cdc.model.naming import change_topic, positions_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.process.kafka_foreign import own_record
+from cdc.process.kafka_positions import WholePositions
 from cdc.topology.topology import Topology
 from ingest.ledger.common_topics import CommonTopics
 from ingest.ledger.fold import LogRecord
@@ -49,6 +50,7 @@ class KafkaLedger:
     ) -> None:
         self._topology, self._topology_ledger, self._wanted, self._folding = topology, topology_ledger, wanted, folding
         self._schemas, self._positions = schemas_topic(topology.name), positions_topic(topology.name)
+        self._whole = WholePositions(topology.log.brokers, self._positions, "tailorbird-ledger")
         self._at_end: dict[Partition, bool] = {}
         self._ended = False
         self._newest: dict[TableId, TableSchema] = {}
@@ -227,7 +229,9 @@ class KafkaLedger:
             self._consumer.incremental_assign(added)
 
     def _position(self, message: Message) -> None:
-        reach = own_record(self._positions, message.offset(), message.value(), read_reach, message.partition())
+        reach = self._whole.read(
+            message.partition() or 0, message.offset() or 0, message.key(), message.value(), read_reach
+        )  # fmt: skip
         if reach is not None:
             self._topology_ledger.position(reach)
             if self._absent:

@@ -11,18 +11,20 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # missing in __all__ only
 
+from cdc.formats.position_records import CHANGED, WHOLE, Stored, applied, source_key
 from cdc.model import naming
-from cdc.model.errors import Retriable
+from cdc.model.errors import Fatal, Retriable
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.history import history_from_records
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.packed import PackedJson
 from cdc.process.kafka_foreign import MALFORMED, ignored, own_record
+from cdc.process.kafka_positions import WholePositions
 from cdc.process.kafka_reader import KafkaReader
 from cdc.topology.topology import Source, Topology
 from ingest.capture.marks import marks_of
 from ingest.log.kafka_topics import TIMEOUT, SourceTopics, client_settings
-from ingest.records.records import read_checkpoint
+from ingest.records.records import checkpoint_from
 
 _QUEUE = 4096  # KiB that are read ahead: schemas of 20,000 tables have 100 MiB
 
@@ -36,11 +38,12 @@ class CommittedRecords:
     def __init__(self, topology: Topology, source: Source, topics: SourceTopics) -> None:
         self._topics, self._source, self._brokers = topics, source.name, topology.log.brokers
         self._key = naming.transactional_id(topology.name, source.name).encode()
+        self._positions = WholePositions(self._brokers, topics.positions, "tailorbird-capture")
 
-    def last_position(self) -> bytes | None:
-        """Return the source's newest position record, from its own partition or else from all others.
+    def last_position(self) -> Mapping[str, Any] | None:
+        """Return the source's newest position as a whole record, from its own partition or else from all others.
 
-        None if there is none.
+        None if there is none. Raises Fatal if a record is missing that the newest one needs.
         """
         own = self._topics.positions_partition
         with self._reader() as reader:
@@ -51,7 +54,7 @@ class CommittedRecords:
                     return found
         return None
 
-    def _last_of(self, reader: KafkaReader, partition: int) -> bytes | None:
+    def _last_of(self, reader: KafkaReader, partition: int) -> Mapping[str, Any] | None:
         """Return the source's newest record in a partition of `…positions`, searched backwards in growing steps."""
         topic, wait_for_others = self._topics.positions, partition == self._topics.positions_partition
         end = self._stable_end(topic, partition, wait=wait_for_others)
@@ -59,11 +62,15 @@ class CommittedRecords:
         step, high = 64, end
         while high > low:
             start = max(low, high - step)
-            found: bytes | None = None
+            newest: Stored | None = None
             for offset, key, value in self._between(reader, topic, partition, start, end):
-                if key == self._key and value is not None:
-                    found = own_record(topic, offset, value, partial(_readable, value), partition) or found
-            if found is not None:
+                if source_key(key) == self._key and own_record(topic, offset, value, _readable, partition, CHANGED):
+                    newest = offset, key, value
+            if newest is not None:
+                found: Mapping[str, Any] | None = self._positions.read(partition, *newest, lambda content: content)
+                if found is None:
+                    what = f"{topic}, partition {partition}: records are missing before offset {newest[0]}"
+                    raise Fatal(what, "restore them, or capture under a new topology name: tailorbird capture --from")
                 return found
             step, high = step * 8, start
         return None
@@ -149,10 +156,13 @@ class CommittedRecords:
         )  # fmt: skip
 
 
-def _readable(value: bytes, _: Any) -> bytes:
-    """Return a position record. Raises the errors of `read_checkpoint` if it is not one."""
-    read_checkpoint(value)
-    return value
+def _readable(content: Any) -> bool:
+    """Return True for a position record, whole or of changes. Raises an error of `MALFORMED` if it is not one."""
+    checkpoint_from({**content, "format": WHOLE})
+    if content.get("format") == CHANGED:
+        applied({"end_offsets": {}}, content)
+        int(content["base"]), int(content["number"])
+    return True
 
 
 def _quarantine_record(content: Any) -> dict[str, Any]:

@@ -32,10 +32,12 @@ from ingest.log.kafka_topics import (
     is_named,
     make_change_topics,
     partitions_added,
+    shared_topics,
 )
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record, Recovered
 from ingest.records.findings import Search
-from ingest.records.records import checkpoint_value, history_start, read_checkpoint
+from ingest.records.position_writer import PositionWriter
+from ingest.records.records import checkpoint_from, history_start
 
 _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 # Milliseconds that a transaction may stay open: the brokers' default. Gateways use less (`kafka_sources`).
@@ -61,18 +63,19 @@ class KafkaLog:
         self._routing = topology.routing
         # the next offsets of change topics; {} for a table whose topic contains other tables, too
         self._ends: dict[str, dict[int, int]] = {}
+        self._added = set[str]()  # since the last commit
         for name in topics.changes:
             self._add(name)
+        self._positions, self._placed = PositionWriter(self._source, self._id.encode()), -1
         # `_ends` of the topics to which this session has committed; those to which it has written since
         self._committed, self._written = dict[str, dict[int, int]](), set[str]()
         # existing topics; topics to create with the next commit; records of topics that do not exist, and their bytes
-        self._made = {*topics.made, *_shared_topics(topology, topics)}
+        self._made = {*topics.made, *shared_topics(topology, topics)}
         self._missing, self._waiting, self._waiting_bytes = set[str](), list[Record](), 0
         self._waiting_topics = set[str]()
         self._named = is_named(topology)
-        self._searches: list[Search] = []
+        self._searches, self._unpolled = list[Search](), 0
         self._open, self._began, self._longest = False, 0.0, timeout_ms / 1000
-        self._unpolled = 0
         self._failure: Any = None
         # Offset in `…history` at which the whole history begins: that of the last `restate`.
         self._history_start, self._restating = 0, False
@@ -104,14 +107,14 @@ class KafkaLog:
             stored = self._committed_records.last_position()
         return self._recovered(stored)
 
-    def _recovered(self, stored: bytes | None) -> Recovered:
+    def _recovered(self, stored: Mapping[str, Any] | None) -> Recovered:
         self._history_start = history_start(stored)
         with self._translated("read back the schemas"):
             schemas = self._committed_records.schemas()
         history = self.history()
         if stored is None:
             return Recovered(schemas=schemas, history=history)
-        checkpoint, ends = read_checkpoint(stored)
+        checkpoint, ends = checkpoint_from(stored)
         known = {*self._topics.changes, *(ends if self._topics.open_ended else ())}
         behind = {name for name in known if self._moved(name, ends)}
         for topic, offsets in ends.items():
@@ -132,6 +135,7 @@ class KafkaLog:
     def _add(self, name: str) -> dict[int, int]:
         """Add a change topic, and the topic in Kafka that contains its records, whose next offsets are returned."""
         topic = self._routing.topic(name)
+        self._added |= {name, topic}
         if topic != name:
             self._ends[name] = {}
         return self._ends.setdefault(topic, dict.fromkeys(range(self._topics.partitions), 0))
@@ -258,14 +262,17 @@ class KafkaLog:
             for topic in self._written:  # Kafka's client uses partitions that were added as soon as it sees them
                 if len(self._ends[topic]) > self._topics.partitions:
                     raise partitions_added(topic, self._topics.partitions)
+            changed = self._written | self._added
+            key, value, whole = self._positions.record(checkpoint, self._ends, changed, self._history_start)
+            self._placed = -1
             self._producer.produce(
-                self._topics.positions,
-                checkpoint_value(checkpoint, self._source, self._ends, self._history_start),
-                self._id.encode(),
-                partition=self._topics.positions_partition,
-            )
+                self._topics.positions, value, key, partition=self._topics.positions_partition,
+                on_delivery=self._delivered,
+            )  # fmt: skip
             self._producer.commit_transaction(TIMEOUT)
             self._open = False
+            self._positions.committed(checkpoint, self._placed if whole else None)
+            self._added.clear()
             self._committed |= {topic: dict(self._ends[topic]) for topic in self._written}
             self._written.clear()
 
@@ -324,6 +331,8 @@ class KafkaLog:
             if end > ends.get(partition, 0):
                 ends[partition] = end
                 self._written.add(message.topic())
+        elif message.topic() == self._topics.positions:
+            self._placed = message.offset()
 
     def restate(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.restate`. The next checkpoint records where these records begin."""
@@ -389,10 +398,3 @@ class KafkaLog:
         except SystemError as again:
             return again.__cause__.args[0] if isinstance(again.__cause__, KafkaException) else self._failure
         return self._failure
-
-
-def _shared_topics(topology: Topology, topics: SourceTopics) -> frozenset[str]:
-    """Return the topics that all sources share, which exist from the start."""
-    return frozenset(
-        (topics.schemas, topics.history, topics.quarantine, topics.positions, naming.dead_letter_topic(topology.name))
-    )

@@ -126,6 +126,13 @@ def make_topics(topology: Topology, source: Source) -> SourceTopics:
     return replace(topics, made=made)
 
 
+def shared_topics(topology: Topology, topics: SourceTopics) -> frozenset[str]:
+    """Return the topics that all sources share, which exist from the start."""
+    return frozenset(
+        (topics.schemas, topics.history, topics.quarantine, topics.positions, naming.dead_letter_topic(topology.name))
+    )
+
+
 def is_named(topology: Topology) -> Callable[[str], bool]:
     """Return the function that says whether a change topic is one of a table that a query may read, by its name.
 

@@ -8,18 +8,24 @@ from typing import Any
 
 import orjson
 
+from cdc.formats.position_records import PositionChains
 from cdc.model.errors import Fatal
 from cdc.model.history import Record as HistoryRecord
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
 from ingest.records.findings import Search
+from ingest.records.position_writer import PositionWriter
+from ingest.records.records import checkpoint_from
+
+_KEY = b"memory"
 
 
 @dataclass(slots=True)
 class Broker:
     """State that outlives a session: committed records in order, checkpoints, and the epoch of the last writer.
 
-    `lost` are topics that were deleted and created again since the last commit.
+    `lost` are topics that were deleted and created again since the last commit. `positions` are the position records
+    that a compacted topic keeps, by key, with their offsets.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -27,6 +33,7 @@ class Broker:
     epoch: int = 0
     history: int = 0  # number of records before the last rewrite of the history
     lost: set[str] = field(default_factory=set)
+    positions: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
 
     def lose(self, topic: str) -> None:
         """Delete a topic and create it again. Does nothing if the topic is empty."""
@@ -39,13 +46,14 @@ class Broker:
 
 class MemoryLog:
     """Change log of one session over a Broker; implements `ChangeLog`. Schemas and history are read from their
-    topics."""
+    topics. `every` is the number of positions from one whole record to the next."""
 
-    def __init__(self, broker: Broker, schemas_topic: str, history_topic: str = "") -> None:
+    def __init__(self, broker: Broker, schemas_topic: str, history_topic: str = "", *, every: int = 4) -> None:
         self._broker, self._schemas_topic, self._history_topic = broker, schemas_topic, history_topic
         self._epoch = -1
         self._pending: list[Record] = []
         self._restated: int | None = None
+        self._positions = PositionWriter("", _KEY, few=-1, every=every)
 
     def recover(self) -> Recovered:
         """Fence all earlier writers of this source, then return what they committed. Implements `ChangeLog`."""
@@ -56,10 +64,22 @@ class MemoryLog:
             if record.topic == self._schemas_topic and record.value is not None:
                 schema = schema_from_json(orjson.loads(record.value))
                 schemas[schema.table_id] = schema
-        newest = self._broker.checkpoints[-1] if self._broker.checkpoints else None
+        newest = self._newest()
         return Recovered(
             checkpoint=newest, schemas=schemas, history=self.history(), behind=frozenset(self._broker.lost)
         )
+
+    def _newest(self) -> Checkpoint | None:
+        """Return the last checkpoint, read back from the records that a compacted topic keeps."""
+        kept = sorted((offset, key, value) for key, (offset, value) in self._broker.positions.items())
+        if not kept:
+            return None
+        offset, key, value = kept[-1]
+        chains = PositionChains(lambda _, start, end: (one for one in kept if start <= one[0] < end))
+        whole = chains.whole(0, offset, key, orjson.loads(value))
+        if whole is None:
+            raise Fatal("records of positions are missing")
+        return checkpoint_from(whole)[0]
 
     def undelivered(self, seconds: float = 0.0) -> int:
         """Return 0, because every appended record is already stored."""
@@ -92,6 +112,10 @@ class MemoryLog:
         """Implements `ChangeLog.commit`."""
         self._check()
         self._broker.records += self._pending
+        key, value, whole = self._positions.record(checkpoint, {}, (), 0)
+        offset = len(self._broker.checkpoints)
+        self._broker.positions[key] = offset, value
+        self._positions.committed(checkpoint, offset if whole else None)
         self._broker.checkpoints.append(checkpoint)
         self._broker.lost.clear()
         self._pending = []

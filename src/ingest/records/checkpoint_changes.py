@@ -5,21 +5,19 @@ State by table (`MAPS`) can have an entry per table; only changed entries are se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cdc.persistent import PersistentMap, changed_keys, persistent
+from cdc.formats.position_records import CHANGES, as_map, changed_state
+from cdc.persistent import changed_keys
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import checkpoint_value, read_checkpoint
 
 MAPS = ("snapshots", "partial", "watched", "left_out")
-_CHANGES = "changes"  # in the state: map → {"put": changed entries, "gone": removed keys}
 
 
-def changes_bytes(before: Checkpoint, after: Checkpoint, source: str) -> bytes:
-    """Encode a checkpoint so that `changed_checkpoint` can restore it from the one before. Its size depends on the
-    changes."""
+def changes_of(before: Checkpoint, after: Checkpoint) -> Checkpoint:
+    """Return a checkpoint whose state contains what changed since the one before; its size depends on the changes."""
     changes: dict[str, Any] = {}
     for name in MAPS:
         old, new = as_map(before.state.get(name, {})), as_map(after.state.get(name, {}))
@@ -29,26 +27,19 @@ def changes_bytes(before: Checkpoint, after: Checkpoint, source: str) -> bytes:
         if name in after.state:
             changes[name] = {"put": put, "gone": gone}
     state = {name: value for name, value in after.state.items() if name not in MAPS}
-    return checkpoint_value(replace(after, state={**state, _CHANGES: changes}), source, {})
+    return replace(after, state={**state, CHANGES: changes})
+
+
+def changes_bytes(before: Checkpoint, after: Checkpoint, source: str) -> bytes:
+    """Encode a checkpoint so that `changed_checkpoint` can restore it from the one before."""
+    return checkpoint_value(changes_of(before, after), source, {})
 
 
 def changed_checkpoint(before: Checkpoint, content: bytes) -> Checkpoint:
     """Decode a checkpoint; inverse of `changes_bytes`. Raises LookupError, TypeError or ValueError if it is
     malformed."""
     after = read_checkpoint(content)[0]
-    state = dict(after.state)
-    changes: Mapping[str, Any] = state.pop(_CHANGES)
-    for name, change in changes.items():
-        found = as_map(before.state.get(name, {}))
-        for key in change["gone"]:
-            found = found.without(key)
-        state[name] = found.updated(change["put"])
-    return replace(after, state=state)
-
-
-def as_map(value: Any) -> PersistentMap[str, Any]:
-    """Return the state of all tables under one name; a list of names becomes a mapping of these names to True."""
-    return persistent(value if isinstance(value, Mapping) else dict.fromkeys(value, True))
+    return replace(after, state=changed_state(before.state, after.state))
 
 
 def split(content: bytes, size: int) -> list[bytes]:

@@ -215,12 +215,16 @@ class Recorder:
 
 
 def checkpoint_value(
-    checkpoint: Checkpoint, source: str, end_offsets: dict[str, dict[int, int]], history: int = 0
+    checkpoint: Checkpoint,
+    source: str,
+    end_offsets: Mapping[str, Mapping[int, int]],
+    history: int = 0,
+    more: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Return the value of a record of the topic `…positions`.
 
     `end_offsets` maps topic → partition → offset after the records of the checkpoint. `history` is the offset in
-    `…history` from which on the whole schema history can be read.
+    `…history` from which on the whole schema history can be read. `more` are further fields.
     """
     position, state = checkpoint.position, dict(checkpoint.state)
     if "partial" in state:
@@ -242,6 +246,7 @@ def checkpoint_value(
             **({"open": checkpoint.open} if checkpoint.open else {}),
             **({"state": state} if state else {}),
             "end_offsets": {topic: {str(p): o for p, o in ends.items()} for topic, ends in end_offsets.items()},
+            **(more or {}),
         },
         default=_plain,
     )
@@ -253,16 +258,20 @@ def _plain(value: object) -> dict[str, Any]:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-def history_start(value: bytes | None) -> int:
-    """Return the offset in `…history` at which to start reading; `value` is the newest record of `…positions`, or
+def history_start(stored: Mapping[str, Any] | None) -> int:
+    """Return the offset in `…history` at which to start reading; `stored` is the newest record of `…positions`, or
     None."""
-    return int(orjson.loads(value).get("history", 0)) if value is not None else 0
+    return int(stored.get("history", 0)) if stored is not None else 0
 
 
 def read_checkpoint(value: bytes) -> tuple[Checkpoint, dict[str, dict[int, int]]]:
-    """Decode a value of `checkpoint_value` into checkpoint and end offsets. Raises Fatal for a format of a newer
-    version, and an error of `MALFORMED` for a record that is no position."""
-    stored: dict[str, Any] = orjson.loads(value)
+    """Decode a value of `checkpoint_value`; otherwise as `checkpoint_from`."""
+    return checkpoint_from(orjson.loads(value))
+
+
+def checkpoint_from(stored: Mapping[str, Any]) -> tuple[Checkpoint, dict[str, dict[int, int]]]:
+    """Return checkpoint and end offsets of a whole position record. Raises Fatal for a format of a newer version, and
+    an error of `MALFORMED` for a record that is no position."""
     number = stored["format"]
     if type(number) is int and number > FORMAT:
         raise Fatal(

@@ -67,9 +67,9 @@ def read_position(
         whole=not (state.get("snapshots") or repairs.get("tables") or repairs.get("again")),
         within=bool(int(position.get("row", 0))),
         ends={
-            topic: {int(partition): int(end) for partition, end in ends.items()}
-            for topic, ends in value["end_offsets"].items()
-            if topic in topics
+            topic: {int(partition): int(end) for partition, end in value["end_offsets"][topic].items()}
+            for topic in topics
+            if topic in value["end_offsets"]
         },
     )
 

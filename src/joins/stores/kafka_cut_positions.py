@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic
-from cdc.process.kafka_foreign import own_record
+from cdc.process.kafka_positions import WholePositions
 from joins.runtime.cuts import Positions, SourcePosition, read_position
 
 _TIMEOUT = 10.0
@@ -21,6 +21,7 @@ class PositionsLog:
 
     def __init__(self, servers: Brokers, topology: str, topics: frozenset[str]) -> None:
         self._servers, self._topic, self._topics = servers, positions_topic(topology), topics
+        self._whole = WholePositions(servers, self._topic, "tailorbird-join-positions")
         self._consumer: Consumer | None = None
         self._next: dict[int, int] = {}
 
@@ -86,10 +87,10 @@ class PositionsLog:
 
     def _position(self, message: Message) -> SourcePosition | None:
         topics, logged_ms, offset = self._topics, message.timestamp()[1], message.offset() or 0
-        return own_record(
-            self._topic,
+        return self._whole.read(
+            message.partition() or 0,
             offset,
+            message.key(),
             message.value(),
             lambda value: read_position(value, offset, topics, logged_ms),
-            message.partition(),
         )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from cdc.formats.position_records import source_key
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
-from cdc.process.kafka_foreign import own_record
+from cdc.process.kafka_positions import WholePositions
 from cdc.topology.topology import Topology
 from ingest.events.left_out import left_out_of, quarantined_tables
 from ingest.events.prepared import STATE as PREPARED
@@ -46,6 +47,7 @@ class PositionsReader:
     def __init__(self, topology: Topology) -> None:
         self._servers, self._topic = topology.log.brokers, positions_topic(topology.name)
         self._by_key = {transactional_id(topology.name, source).encode(): source for source in topology.sources}
+        self._whole = WholePositions(self._servers, self._topic, "tailorbird-status")
         self._consumer: Any = None
         self._found: dict[str, CapturedPosition] = {}
         self._lately: dict[str, deque[CapturedPosition]] = {}
@@ -101,18 +103,18 @@ class PositionsReader:
         while any(consumer.position(partition) < ends[partition] for partition in partitions):
             for records in consumer.poll(timeout_ms=500).values():
                 for record in records:
-                    source = self._by_key.get(record.key)
+                    source = self._by_key.get(source_key(record.key))
                     read = partial(position_of, offset=record.offset)
                     if source is None:
                         continue
-                    found = own_record(self._topic, record.offset, record.value, read, record.partition)
+                    found = self._whole.read(record.partition, record.offset, record.key, record.value, read)
                     if found is not None:
                         self._found[source] = found
                         self._lately.setdefault(source, deque(maxlen=_LATELY)).append(self._found[source])
         return dict(self._found)
 
 
-def position_of(value: dict[str, Any], offset: int) -> CapturedPosition:
+def position_of(value: Mapping[str, Any], offset: int) -> CapturedPosition:
     """Parse a record of the positions topic. Raises KeyError if it is not a position."""
     position, state = value["position"], value.get("state", {})
     repairs = state.get("mends", {})

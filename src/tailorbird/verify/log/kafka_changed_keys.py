@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
 from cdc.model.naming import TRUNCATE_KEY
-from cdc.process.kafka_foreign import own_record
+from cdc.process.kafka_positions import WholePositions
 from ingest.ledger.ledger import Partition, read_reach
 from ingest.ledger.places import Reach
 
@@ -44,10 +44,12 @@ class KafkaChangedKeys:
 
         `topic`: the topic of positions. None if it no longer has such a record.
         """
-        found = None
+        found, whole = None, WholePositions(self._brokers, topic, "tailorbird-verify")
         partitions = self._consumer.list_topics(topic, timeout=_ANSWER).topics[topic].partitions
         for record in self._records({(topic, number): OFFSET_BEGINNING for number in partitions}):
-            one = own_record(topic, record.offset(), record.value(), read_reach, record.partition())
+            one = whole.read(
+                record.partition() or 0, record.offset() or 0, record.key(), record.value(), read_reach
+            )  # fmt: skip
             if one is not None and one.source == source and cut.includes(one.position):
                 found = one.ends
         return found
