@@ -38,7 +38,7 @@ from joins.runtime.sink import barriers, next_timestamp, writes_of
 from joins.stores.hbase_table import HBaseConnection, JoinedTable, write_rows
 from tailorbird.cli.change.cli_apply import provision
 from tailorbird.provision.hbase_admin import HBaseAdmin
-from tailorbird.provision.solr_cloud import admin_of
+from tailorbird.provision.solr_cloud import admin_of_solr
 
 TOPOLOGY = """
 name: {name}
@@ -177,7 +177,7 @@ class World:
             cores = session.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
             ours = {name: core for name, core in cores["status"].items() if name.startswith(self.name)}
             for found in {core.get("cloud", {}).get("collection", name) for name, core in ours.items()}:
-                admin_of(self.topology.solr).remove(found)
+                admin_of_solr(self.topology.solr).remove(found)
         kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
         for deleted in kafka.delete_topics([dead_letter_topic(self.name)]).values():
             with contextlib.suppress(Exception):  # exists only after the first dead-letter record

@@ -17,6 +17,7 @@ from cdc.process.file_running import announced
 from cdc.process.kafka_grants import granted
 from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import HBase, Index, Topology
+from indexer.engine.engine import SearchCollection, open_collection
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
 from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.foreign.writer import ConditionalCollection
@@ -29,7 +30,6 @@ from indexer.peer.tcp_peer import PeerServer
 from indexer.peer.zk_registration import Client, Registration, connect, region_servers
 from indexer.rebuild.targets import Fanout, Targets, TargetStore, checked
 from indexer.rebuild.zk_state import Generations, StoredProgress, StoredTargets
-from indexer.solr.solr_collection import SolrCollection
 from indexer.table.hbase_layouts import StoredLayouts
 
 # A failing batch is held this long before it goes back to HBase, which sends it again at once. With the last post to
@@ -46,7 +46,7 @@ AnyProcessor = Processor | ForeignProcessor
 
 
 class AnyCollection(Collection, ConditionalCollection, Protocol):
-    """A collection for joined tables and external tables alike."""
+    """A target for joined tables and external tables alike."""
 
 
 def choose_index(topology: Topology, name: str | None) -> Index:
@@ -189,7 +189,7 @@ class Indexing:
             index=index.name,
             replication_factor=topology.log.replication_factor,
         )
-        self._collections: dict[str, SolrCollection] = {}
+        self._collections: dict[str, SearchCollection] = {}
         self._processors: dict[int, AnyProcessor] = {}
         self._lock = threading.Lock()
         self._purged = time.monotonic()
@@ -238,12 +238,10 @@ class Indexing:
         for collection in self._collections.values():
             collection.close()
 
-    def _collection(self, name: str) -> SolrCollection:
+    def _collection(self, name: str) -> SearchCollection:
         with self._lock:
             if name not in self._collections:
-                self._collections[name] = SolrCollection(
-                    self._topology.solr, name, commit_within=self._index.commit_within
-                )
+                self._collections[name] = open_collection(self._topology, self._index, name)
             return self._collections[name]
 
     def _processor(self, targets: Targets) -> AnyProcessor:

@@ -13,7 +13,7 @@ import requests
 from benchmarks.index.load import BarrierWatch, Load, differences
 from benchmarks.index.world import World
 from tailorbird.devtools.stack.proc_stack import Stack
-from tailorbird.provision.solr_cloud import SolrCloudAdmin, admin_of
+from tailorbird.provision.solr_cloud import SolrCloudAdmin, admin_of_solr
 from tests.integration.solr_servers import SolrServer, cloud
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix]
@@ -47,7 +47,7 @@ def reported(*arguments: str) -> str:
 def test_an_index_in_solr_cloud(server: SolrServer) -> None:
     """Indexed live, rebuilt, rolled back, removed and created again: equal each time, no barrier before its rows."""
     with World(solr=f"{{url: 'http://127.0.0.1:{server.port}/solr'}}") as world:
-        admin = admin_of(world.topology.solr)
+        admin = admin_of_solr(world.topology.solr)
         assert isinstance(admin, SolrCloudAdmin)
         file = str(world.file)
         process = world.start()

@@ -165,7 +165,7 @@ def test_the_command_and_the_page_wait_too(written: WrittenPipeline) -> None:
     for wrong in ("source=none", "source=shop&until=far", "source=shop&gtid=x", "source=shop&timeout=1e9", ""):
         assert requests.get(f"{written.page}/wait?{wrong}", timeout=60).status_code in (400, 422), wrong
     for more, said in {
-        ("--source", "shop"): "wait for what?",
+        ("--source", "shop"): "nothing to wait for",
         ("--source", "none", "--now"): "no source none; --source shop",
         ("--source", "shop", "--gtid", "7-x"): "'7-x' is not a GTID set",
         ("--source", "shop", "--now", "--table", "none"): "no table none; --table wide",

@@ -114,7 +114,7 @@ def check_apply(topology: Topology) -> None:
         stores = Stores(
             tables=servers,
             peers=servers,
-            collections=lambda: servers,
+            collections=lambda _: servers,
             names=servers,
             backfills=servers,
             cluster_key=str,

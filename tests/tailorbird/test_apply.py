@@ -117,7 +117,7 @@ def stores(servers: Servers) -> Stores:
     return Stores(
         tables=servers,
         peers=servers,
-        collections=lambda: servers,
+        collections=lambda _: servers,
         names=servers,
         backfills=servers,
         cluster_key=lambda peer: f"zk:{peer}",

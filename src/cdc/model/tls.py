@@ -107,3 +107,15 @@ def is_loopback(host: str) -> bool:
 def default_mode(host: str) -> TlsMode:
     """Return the mode of a server whose topology does not set one. A server on another machine must prove itself."""
     return "preferred" if is_loopback(host) else "verify_identity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchServer:
+    """A search engine: its base URL; basic authentication and the trusted certificates, if set.
+
+    `password` never appears in messages or logs (`repr` omits it)."""
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None

@@ -14,13 +14,14 @@ from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captu
 from cdc.model.naming import Routing, TopicRouting
 from cdc.model.polling import Poll
 from cdc.model.schema import TableId
-from cdc.model.tls import TLS_IF_OFFERED, PostgresServer, SecuredAddress, Tls, is_loopback
+from cdc.model.tls import TLS_IF_OFFERED, PostgresServer, SearchServer, SecuredAddress, Tls, is_loopback
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
 SnapshotMode = Literal["initial", "never"]
 SinkKind = Literal["hbase", "kafka", "postgres"]
+IndexKind = Literal["solr"]
 # stores whose tables publish barriers, and can be compared with the sources
 COMPARABLE: tuple[SinkKind, ...] = ("hbase", "postgres")
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
@@ -219,16 +220,8 @@ class HBase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solr:
-    """Base URL of Solr, ending in `/solr`; basic authentication and the trusted certificates, if set.
-
-    `password` never appears in messages or logs (`repr` omits it).
-    """
-
-    url: str
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
+class Solr(SearchServer):
+    """A Solr. Its base URL ends in `/solr`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +262,12 @@ class Index:
     commit_within: float
     stub_retention: float = 3600.0
     shards: int = 1
+    type: IndexKind = "solr"
+
+
+def engine_name(index: Index) -> str:
+    """Return the name of an index's search engine, for messages."""
+    return {"solr": "Solr"}[index.type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

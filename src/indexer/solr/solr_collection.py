@@ -17,6 +17,7 @@ import structlog
 from cdc.model.errors import Fatal, Retriable
 from cdc.stored import fields
 from cdc.topology.topology import Solr
+from indexer.index.barriers import timestamp_of
 from indexer.index.mapping import LATER_TYPES, Document, Field, fitted
 from indexer.index.processor import RefusedDocument
 from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
@@ -228,11 +229,10 @@ class SolrCollection:
         A write older than a barrier of every bucket can arrive only as a repeat that HBase sends late. The caller
         chooses `before_ms` to leave time for that. External tables have no barriers: `buckets` is 0. Raises
         Retriable while Solr is unavailable."""
-        kind, fence, timestamp = fields.KIND, fields.FENCE, fields.TIMESTAMP
-        barriers = self._search(f"{kind}:{fields.BARRIER}", fl=timestamp, rows="300")["docs"]
+        kind, fence, barriers = fields.KIND, fields.FENCE, self.barriers()
         if len(barriers) < buckets:
             return 0
-        version = 2 * min([before_ms, *(int(each[timestamp]) for each in barriers)])
+        version = 2 * min([before_ms, *(int(each[fields.TIMESTAMP]) for each in barriers)])
         tombstones = f"{fence}:[* TO {version}] AND -{kind}:[* TO *]"
         count = int(self._search(tombstones, rows="0")["numFound"])
         if count:
@@ -248,10 +248,13 @@ class SolrCollection:
     def visible_timestamp(self) -> int | None:
         """Return the timestamp (ms) up to which queries see every row: that of the last barrier of all buckets, or
         None."""
-        barriers = self._search(f"{fields.KIND}:{fields.BARRIER}", rows="300")["docs"]
-        if not barriers or len(barriers) < int(barriers[0][fields.BUCKETS]):
-            return None
-        return min(int(each[fields.TIMESTAMP]) for each in barriers)
+        return timestamp_of(self.barriers())
+
+    def barriers(self) -> list[dict[str, Any]]:
+        """Return the barriers that queries see: timestamp, number of buckets and positions."""
+        fl = f"{fields.TIMESTAMP},{fields.BUCKETS},{fields.POSITIONS}"
+        found: list[dict[str, Any]] = self._search(f"{fields.KIND}:{fields.BARRIER}", fl=fl, rows="300")["docs"]
+        return found
 
     def count_rows(self, *, until_ms: int) -> int:
         """Commit, then return the number of visible rows that were last written before `until_ms`."""
@@ -362,18 +365,6 @@ class SolrCollection:
         if status != 200:
             raise Retriable(f"Solr at {self._url}: HTTP {status} for the schema", UNAVAILABLE)
         return answer
-
-
-def visible_timestamp(solr: Solr, collection: str) -> int | None:
-    """Return the timestamp (ms) up to which queries see every row of a collection.
-
-    None without barriers, or before every salt bucket has one. Raises Retriable while Solr is unavailable or does
-    not serve the collection."""
-    found = SolrCollection(solr, collection, commit_within=1.0)
-    try:
-        return found.visible_timestamp()
-    finally:
-        found.close()
 
 
 def _type_text(kind: str, many: bool) -> str:

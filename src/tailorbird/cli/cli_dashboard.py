@@ -156,7 +156,7 @@ class _Watched:
 
         Solr is queried only by this call, so a page without viewers causes no load."""
         from cdc.model.errors import Retriable
-        from tailorbird.operate.status.solr_barriers import visible_cuts
+        from tailorbird.operate.status.visible_cuts import visible_cuts
 
         try:
             return visible_cuts(self._topology)

@@ -11,7 +11,6 @@ from random import Random
 
 from cdc.model.errors import Fatal, Retriable
 from cdc.topology.topology import Topology
-from indexer.solr.solr_http import reading_session
 from joins.process.targets import target_of
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import Shop, ShopTransaction
@@ -20,7 +19,7 @@ from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.http_metrics import read_metrics
 from tailorbird.operate.status.kafka_captured import PositionsReader
-from tailorbird.operate.status.solr_barriers import visible_sequences
+from tailorbird.operate.status.visible_cuts import visible_sequences
 
 COUNTERS = {
     "captured": ("capture", "tailorbird_captured_changes_total"),
@@ -100,7 +99,7 @@ class Sampler:
 def wait_until_quiet(topology: Topology, shop: MySqlShop, pipeline: Pipeline, waiting: Callable[[str], None]) -> None:
     """Wait until every index shows all changes that were committed before the call.
 
-    First the capture's position must cover the transactions of the servers, then the barriers in Solr must cover
+    First the capture's position must cover the transactions of the servers, then the barriers in the index must cover
     that position. `waiting` receives messages. Raises Fatal after a long time without progress."""
     wanted = shop.executed()
     reason, seen = "nothing is known yet", counts(pipeline)
@@ -131,7 +130,7 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
         if not shop.covers(source, position, executed):
             return f"the capture of {source} lags its server's log"
     for index in topology.indexes.values():
-        visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
+        visible = visible_sequences(topology, index)
         for source, position in positions.items():
             if visible.get(source, -1) < position.sequence:
                 return f"{index.collection} shows {source} up to {visible.get(source, 0)} of {position.sequence}"

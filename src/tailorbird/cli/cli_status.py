@@ -204,27 +204,27 @@ def _print_index(each: IndexStatus) -> None:
 
 
 def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None, away: list[str]) -> list[IndexStatus]:
-    """Return the state of each index and peer. Adds the errors of an unavailable Solr to `away`."""
+    """Return the state of each index and peer. Adds the errors of an unavailable search engine to `away`."""
+    from indexer.engine.engine import visible_timestamp
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
-    from indexer.solr.solr_collection import visible_timestamp
-    from indexer.solr.solr_http import reading_session
-    from tailorbird.operate.status.solr_barriers import visible_sequences
+    from tailorbird.operate.status.visible_cuts import visible_sequences
     from tailorbird.provision.hbase_admin import HBaseAdmin
+
+    by_collection = {index.collection: index for index in topology.indexes.values()}
 
     def visible_ms(collection: str) -> int | None:
         try:
-            return visible_timestamp(topology.solr, collection)
+            return visible_timestamp(topology, by_collection[collection])
         except Retriable as error:
-            # peers are idle while Solr is unavailable
+            # peers are idle while the search engine is unavailable
             away.append(str(error))
             return None
 
     def missing(index: Index) -> int | None:
         if captured is None or index.table not in topology.tables:
             return None
-        visible = visible_sequences(f"{topology.solr.url}/{index.collection}", reading_session(topology.solr))
-        return missing_changes(_sources(topology, index), captured, visible)
+        return missing_changes(_sources(topology, index), captured, visible_sequences(topology, index))
 
     hbase = topology.hbase
     with session(hbase.zookeeper) as client, HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:

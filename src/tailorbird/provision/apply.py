@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc.model.errors import Retriable
-from cdc.topology.topology import Topology
+from cdc.topology.topology import Topology, engine_name
 from tailorbird.provision.plan import (
     AdvancePeerName,
     Backfill,
@@ -48,7 +48,8 @@ def outcome_of(step: Step) -> Outcome | None:
         case Replicate():
             return Outcome(kind="table", name=step.table, done="changed", note=step.note)
         case MakeCollection():
-            return Outcome(kind="collection", name=step.name, done="made", note="in Solr")
+            note = f"in {engine_name(step.index)}"
+            return Outcome(kind="collection", name=step.index.collection, done="made", note=note)
         case MakePeer():
             return Outcome(kind="peer", name=step.spec.id, done="made", note=f"serial, of {step.spec.tables[0]}")
         case Backfill():
@@ -104,7 +105,7 @@ def _run(topology: Topology, step: Step, stores: Stores) -> str:
         case NoteBackfill():
             stores.backfills.note(step.index, step.peer)
         case MakeCollection():
-            stores.collections().create(step.name, shards=step.shards)
+            stores.collections(step.index).create(step.index.collection, shards=step.index.shards)
         case MakePeer():
             stores.peers.add_peer(step.spec)
             stores.names.mark_made(step.spec.id)

@@ -17,7 +17,7 @@ from cdc.model.naming import hbase_table, layouts_table, peer
 from cdc.stored.cells import split_keys
 from cdc.stored.foreign import ForeignTable
 from cdc.stored.layout import LAYOUTS_FAMILY
-from cdc.topology.topology import Index, Table, Topology
+from cdc.topology.topology import Index, Table, Topology, engine_name
 from tailorbird.provision.stores import FamilySpec, PeerSpec, Stores, TableSpec
 
 Kind = Literal["namespace", "table", "collection", "peer", "backfill"]
@@ -80,10 +80,9 @@ class NoteBackfill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeCollection:
-    """Step: create an index's collection in Solr."""
+    """Step: create an index's collection in its search engine."""
 
-    name: str
-    shards: int = 1
+    index: Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,16 +226,16 @@ def _index(
         generation += 1
         yield AdvancePeerName(index=index.name, generation=generation)
     spec = peer_spec(topology, index, generation, stores.cluster_key)
-    has_collection = stores.collections().exists(index.collection)
+    has_collection = stores.collections(index).exists(index.collection)
     [table] = spec.tables
     lacks = spec.id not in peers or not has_collection
     fills = lacks and table in existing and stores.tables.has_rows(table)
     if fills:
         yield NoteBackfill(index=index, peer=spec.id)
     if has_collection:
-        yield Keep(kind="collection", name=index.collection, note="in Solr")
+        yield Keep(kind="collection", name=index.collection, note=f"in {engine_name(index)}")
     else:
-        yield MakeCollection(name=index.collection, shards=index.shards)
+        yield MakeCollection(index=index)
     yield _peer(spec, peers)
     if fills or stores.backfills.noted(index, spec.id):
         yield Backfill(index=index, peer=spec.id)

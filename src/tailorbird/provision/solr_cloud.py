@@ -12,7 +12,7 @@ from tailorbird.provision.file_configset import install_configset, packed_config
 from tailorbird.provision.solr_admin import SolrAdmin, solr_answer
 
 
-def admin_of(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
+def admin_of_solr(solr: Solr) -> SolrAdmin | SolrCloudAdmin:
     """Return the admin interface for this Solr: standalone or SolrCloud. Raises Retriable while Solr is unavailable."""
     session = reading_session(solr)
     if solr_answer(session, solr.url, "/admin/info/system", {}).get("mode") == "solrcloud":

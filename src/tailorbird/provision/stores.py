@@ -1,4 +1,4 @@
-"""Protocols of HBase, Solr and ZooKeeper for provisioning, and descriptions of the objects to create."""
+"""Protocols of HBase, search engines and ZooKeeper for provisioning, and descriptions of the objects to create."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PeerStore(Protocol):
 
 
 class CollectionStore(Protocol):
-    """Solr's collections (tailorbird.provision.solr_admin)."""
+    """Collections of a search engine (tailorbird.provision.engine_admin)."""
 
     def exists(self, collection: str) -> bool: ...
     def create(self, collection: str, *, shards: int = 1) -> None: ...
@@ -92,11 +92,11 @@ class Backfills(Protocol):
 class Stores:
     """Access to all servers. `cluster_key` returns the address of the indexers for a peer's name.
 
-    `collections` connects to Solr when it is first called, so a topology without indexes needs no Solr."""
+    `collections` connects to the search engine of an index, so a topology without indexes needs none."""
 
     tables: TableStore
     peers: PeerStore
-    collections: Callable[[], CollectionStore]
+    collections: Callable[[Index], CollectionStore]
     names: PeerNames
     backfills: Backfills
     cluster_key: Callable[[str], str]

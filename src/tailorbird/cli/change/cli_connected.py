@@ -81,8 +81,8 @@ def connected_to(topology: Topology) -> Iterator[ConnectedServers]:
     from indexer.peer.zk_registration import cluster_key, session
     from indexer.rebuild.zk_state import Generations
     from tailorbird.cli.index.cli_index_rebuild import StoredBackfills
+    from tailorbird.provision.engine_admin import admin_of
     from tailorbird.provision.hbase_admin import HBaseAdmin
-    from tailorbird.provision.solr_cloud import admin_of
     from tailorbird.provision.stores import Stores
 
     zookeeper = topology.hbase.zookeeper
@@ -93,7 +93,7 @@ def connected_to(topology: Topology) -> Iterator[ConnectedServers]:
         stores = Stores(
             tables=hbase,
             peers=hbase,
-            collections=lambda: admin_of(topology.solr),
+            collections=lambda index: admin_of(topology, index),
             names=Generations(client),
             backfills=StoredBackfills(topology, client),
             cluster_key=lambda peer: cluster_key(zookeeper, peer),

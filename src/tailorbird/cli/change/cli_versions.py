@@ -150,12 +150,10 @@ class VersionRollout:
             time.sleep(_LOOK_EVERY)
 
     def _shown(self, index: Index) -> Mapping[str, int]:
-        from indexer.solr.solr_http import reading_session
-        from tailorbird.operate.status.solr_barriers import visible_sequences
+        from tailorbird.operate.status.visible_cuts import visible_sequences
 
-        solr = self.topology.solr
         try:
-            return visible_sequences(f"{solr.url}/{index.collection}", reading_session(solr))
+            return visible_sequences(self.topology, index)
         except Retriable:
             return {}
 
@@ -184,7 +182,7 @@ class VersionRollout:
     def _moving(self, old: Index, new: Index) -> Iterator[NameMove]:
         from indexer.rebuild.moving import NameMove
         from indexer.rebuild.zk_state import RebuildState, StoredTargets
-        from tailorbird.provision.solr_cloud import admin_of
+        from tailorbird.provision.engine_admin import admin_of
 
         former, later = self._peer(old), self._peer(new)
         with RebuildState(self._client, former).lock(), RebuildState(self._client, later).lock():
@@ -192,7 +190,7 @@ class VersionRollout:
                 StoredTargets(self._client, former, collection=old.collection),
                 StoredTargets(self._client, later, collection=new.collection),
                 RebuildState(self._client, later, "move"),
-                admin_of(self.topology.solr),
+                admin_of(self.topology, new),
                 live=old.collection,
             )
 
@@ -202,7 +200,7 @@ class VersionRollout:
     def _remove(self, one: TableVersions, number: int, hbase: HBaseAdmin) -> None:
         from indexer.rebuild.zk_state import Generations, StoredTargets
         from joins.process.file_state import forget_state
-        from tailorbird.provision.solr_cloud import admin_of
+        from tailorbird.provision.engine_admin import admin_of
 
         generations, table = Generations(self._client), one.tables[number]
         indexes = [known[number] for known in one.indexes.values() if number in known]
@@ -223,7 +221,7 @@ class VersionRollout:
             if id_ in hbase.peers():
                 generations.mark_made(id_)
                 hbase.remove_peer(id_)
-            admin = admin_of(self.topology.solr)
+            admin = admin_of(self.topology, index)
             for collection in collections:
                 if admin.exists(collection):
                     admin.remove(collection)

@@ -10,6 +10,7 @@ import typer
 from cdc.model.errors import UsageError
 from cdc.model.naming import peer
 from cdc.process.file_topology import load_topology
+from cdc.topology.topology import engine_name
 
 File = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")]
 Name = Annotated[str | None, typer.Option("--index", help="The index. Optional if there is only one.")]
@@ -31,8 +32,8 @@ def remove(
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, RebuildState, StoredTargets
     from indexer.run_indexer import choose_index
+    from tailorbird.provision.engine_admin import admin_of
     from tailorbird.provision.hbase_admin import HBaseAdmin
-    from tailorbird.provision.solr_cloud import admin_of
 
     topology = load_topology(file)
     index = choose_index(topology, name)
@@ -43,7 +44,7 @@ def remove(
             raise UsageError(f"index {index.name} is served by {', '.join(running)}", "stop its processes first")
         collections = StoredTargets(client, id_, collection=index.collection).read().collections
         if not yes:
-            typer.confirm(f"Remove peer {id_} and Solr's {', '.join(collections)}?", abort=True)
+            typer.confirm(f"Remove peer {id_} and {engine_name(index)}'s {', '.join(collections)}?", abort=True)
         with RebuildState(client, id_).lock():
             # done first, so that the name is never used again, even if this is interrupted
             generations.advance(topology.name, index.name)
@@ -51,7 +52,7 @@ def remove(
                 had_peer = id_ in hbase.peers()
                 if had_peer:
                     hbase.remove_peer(id_)
-            admin = admin_of(topology.solr)
+            admin = admin_of(topology, index)
             removed = [each for each in collections if admin.exists(each)]
             for each in removed:
                 admin.remove(each)

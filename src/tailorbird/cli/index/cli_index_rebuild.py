@@ -77,7 +77,7 @@ def rows_reported(title: str, total: int | None) -> Iterator[Callable[[int], Non
 
 def _rehearse(topology: Topology, index: Index, throttle: float | None) -> dict[str, Any]:
     from indexer.rebuild.rebuild import MemoryState
-    from tailorbird.provision.solr_rebuild import Rebuilder
+    from tailorbird.provision.run_rebuild import Rebuilder
 
     with rows_reported(f"rehearse {index.name}", Rebuilder(topology, index).expected()) as reported:
         counts = Rebuilder(topology, index, reported=reported).rehearse(MemoryState(), rows_per_second=throttle)
@@ -88,12 +88,12 @@ def _reindex(
     topology: Topology, index: Index, steps: Reindex, state: RebuildState, throttle: float | None, accept: bool
 ) -> dict[str, Any]:
     from tailorbird.operate.status.kafka_dead_letters import settle
-    from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
+    from tailorbird.provision.run_rebuild import Rebuilder, wait_for_collection
 
     if steps.settle():
         return {"index": index.name, "swapped": True, "note": "finished an interrupted swap"}
     new = steps.prepare()
-    wait_for_collection(topology, new, seconds=30)
+    wait_for_collection(topology, index, new, seconds=30)
     dead_letters = _dead_letters_before(topology, index, state)
     with rows_reported(f"reindex {index.name}", Rebuilder(topology, index).expected()) as reported:
         rebuilder = Rebuilder(topology, index, reported=reported)
@@ -130,7 +130,7 @@ def index_again(topology: Topology, index: Index, rows: Sequence[bytes]) -> Coun
     """Index the current state of some rows of the table. Rows that are refused again become new dead-letter records."""
     from indexer.peer.zk_registration import session
     from indexer.rebuild.zk_state import Generations, StoredTargets
-    from tailorbird.provision.solr_rebuild import Rebuilder
+    from tailorbird.provision.run_rebuild import Rebuilder
 
     with session(topology.hbase.zookeeper) as client, rows_reported(f"replay {index.name}", len(rows)) as reported:
         id_ = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
@@ -144,13 +144,13 @@ def _locked(topology: Topology, index: Index) -> Iterator[tuple[Reindex, Rebuild
     from indexer.peer.zk_registration import session
     from indexer.rebuild.reindex import Reindex
     from indexer.rebuild.zk_state import Generations, RebuildState, StoredTargets
-    from tailorbird.provision.solr_cloud import admin_of
+    from tailorbird.provision.engine_admin import admin_of
 
     with session(topology.hbase.zookeeper) as client:
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         state = RebuildState(client, name)
         targets = StoredTargets(client, name, collection=index.collection)
-        admin = admin_of(topology.solr)
+        admin = admin_of(topology, index)
         with state.lock():
             yield Reindex(targets, state, admin, live=index.collection, shards=index.shards), state
 
@@ -174,11 +174,11 @@ class StoredBackfills:
 
     def run(self, index: Index, peer: str) -> str:
         """Fill the index and delete the note. Return a summary for the user."""
-        from tailorbird.provision.solr_rebuild import Rebuilder, wait_for_collection
+        from tailorbird.provision.run_rebuild import Rebuilder, wait_for_collection
 
         state = self._state(peer)
         with state.lock(), rows_reported(f"fill {index.collection}", None) as reported:
-            wait_for_collection(self._topology, index.collection, seconds=30)
+            wait_for_collection(self._topology, index, index.collection, seconds=30)
             counts = Rebuilder(self._topology, index, reported=reported).fill(index.collection, state)
             state.clear()
         return f"{counts.rows} rows" + (f", {counts.dead} of them dead letters" if counts.dead else "")

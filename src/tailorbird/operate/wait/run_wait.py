@@ -1,4 +1,4 @@
-"""Wait until Kafka, HBase or Solr shows a commit of a source, for `tailorbird wait`.
+"""Wait until Kafka, HBase or an index shows a commit of a source, for `tailorbird wait`.
 
 One `Waiter` keeps its connections from one wait to the next.
 """
@@ -14,13 +14,13 @@ from typing import Any
 from cdc.model.errors import Retriable, UsageError
 from cdc.process.file_topology import load_serving
 from cdc.topology.topology import Topology
-from indexer.solr.solr_http import reading_session
+from indexer.engine.engine import SearchCollection, open_collection
+from indexer.index.barriers import positions_of
 from ingest.postgres.messages import lsn_of
 from ingest.sources import log_end
 from joins.process.targets import target_of
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.kafka_captured import PositionsReader
-from tailorbird.operate.status.solr_barriers import visible_positions
 from tailorbird.operate.wait.goal import (
     Goal,
     ReachedGoal,
@@ -59,7 +59,7 @@ class Waiter:
         self.topology = topology
         self._log = PositionsReader(topology)
         self._tables: dict[str, Callable[[], Positions]] = {}
-        self._solr = reading_session(topology.solr)
+        self._collections: dict[str, SearchCollection] = {}
 
     def __enter__(self) -> Waiter:
         return self
@@ -68,7 +68,8 @@ class Waiter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._log.__exit__()
-        self._solr.close()
+        for collection in self._collections.values():
+            collection.close()
 
     def now(self, source: str) -> Goal:
         """Return the current position of the source as a goal.
@@ -125,8 +126,9 @@ class Waiter:
 
     def _reported(self, until: Until, name: str) -> Positions:
         if until == "index":
-            collection = self.topology.indexes[name].collection
-            return visible_positions(f"{self.topology.solr.url}/{collection}", self._solr)
+            if name not in self._collections:
+                self._collections[name] = open_collection(self.topology, self.topology.indexes[name])
+            return positions_of(self._collections[name].barriers())
         if name not in self._tables:
             self._tables[name] = target_of(self.topology, self.topology.tables[name]).reached
         return self._tables[name]()

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from cdc.model.errors import Retriable, Skippable
 from cdc.model.naming import peer
 from cdc.topology.topology import Index, Table, Topology
+from indexer.engine.engine import SearchCollection, open_collection
 from indexer.index.mapping import Document
 from indexer.peer.zk_registration import session
 from indexer.rebuild.targets import checked
 from indexer.rebuild.zk_state import Generations, StoredTargets
-from indexer.solr.solr_collection import SolrCollection
 from tailorbird.verify.index.hbase_row_documents import RowDocuments
 from tailorbird.verify.index.index_repair import RepairedDocuments, repair_rows
 from tailorbird.verify.index.index_stage import IndexComparison, IndexStage
@@ -51,7 +51,7 @@ def _repair_rows(topology: Topology, table: Table, index: Index, ids: Sequence[s
         before = checked(targets)
         done = RepairedDocuments()
         for at in before.collections:
-            with closing(SolrCollection(topology.solr, at, commit_within=index.commit_within)) as collection:
+            with closing(open_collection(topology, index, at)) as collection:
                 was_repaired = repair_rows(ids, _CollectionDocuments(topology, table, index, collection), collection)
                 done = was_repaired if at == before.collections[0] else done
         if checked(targets).epoch != before.epoch:
@@ -67,7 +67,7 @@ class _BuiltDocument(NamedTuple):
 class _CollectionDocuments:
     """Builds complete documents for one collection (implements `index_repair.DocumentBuilder`)."""
 
-    def __init__(self, topology: Topology, table: Table, index: Index, collection: SolrCollection) -> None:
+    def __init__(self, topology: Topology, table: Table, index: Index, collection: SearchCollection) -> None:
         self._rows = RowDocuments(
             topology, table, index, know=collection.ensure_fields, fit=collection.converted, whole=True
         )

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from cdc.process.file_topology import home
 from cdc.stored import fields
 from cdc.topology.topology import Index, Table
-from indexer.solr.solr_collection import SolrCollection
+from indexer.engine.engine import open_collection
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.index.file_leaves import LeavesFile
 from tailorbird.verify.index.hbase_row_documents import RowDocuments
@@ -45,9 +45,7 @@ def _foreign(index: Index) -> Verdict:
 def _verified(request: Request, table: Table, index: Index, terminal: Terminal) -> StageResult:
     topology = request.topology
     with ExitStack() as opened:
-        collection = opened.enter_context(
-            closing(SolrCollection(topology.solr, index.collection, commit_within=index.commit_within))
-        )
+        collection = opened.enter_context(closing(open_collection(topology, index)))
         rows = RowDocuments(topology, table, index, know=collection.know_fields, fit=collection.converted)
         rows.check(topology.file)
         layout = rows.newest_layout()

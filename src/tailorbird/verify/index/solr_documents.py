@@ -11,8 +11,8 @@ import orjson
 from cdc.model.errors import Retriable
 from cdc.stored import fields
 from cdc.topology.topology import Index, Topology
+from indexer.engine.engine import SearchCollection
 from indexer.index.mapping import Document
-from indexer.solr.solr_collection import SolrCollection
 from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
 from tailorbird.verify.index.index_leaves import IdRange, RangeSum
 from tailorbird.verify.proc_prefetch import prefetch
@@ -39,7 +39,7 @@ class VisibleDocuments:
     """Reads one collection as queries see it. Raises Retriable while Solr is unavailable or lacks the collection."""
 
     def __init__(
-        self, topology: Topology, index: Index, collection: SolrCollection, *, settling: SettlingPolicy
+        self, topology: Topology, index: Index, collection: SearchCollection, *, settling: SettlingPolicy
     ) -> None:
         self._url = topology.solr.url
         self._path = f"/{index.collection}/select"

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc.topology.topology import Dashboard, Topology
-from indexer.solr.solr_collection import visible_timestamp
-from indexer.solr.solr_http import reading_session
-from tailorbird.operate.status.solr_barriers import visible_positions
+from indexer.engine.engine import visible_positions, visible_timestamp
 from tailorbird.verify.checks.check_status import check_statuses
 from tailorbird.verify.checks.kafka_runs import RunsReader
 from tailorbird.verify.findings import WORST_FIRST
@@ -38,12 +36,10 @@ class DashboardAnswers:
 
     def cut(self) -> Mapping[str, Any]:
         """Return the position of each source up to which queries of the index see every commit, and the time of it."""
-        solr = self._topology.solr
-        with reading_session(solr) as session:
-            positions = visible_positions(f"{solr.url}/{self._index.collection}", session)
+        positions = visible_positions(self._topology, self._index)
         return {
             "sources": {source: dict(one) for source, one in positions.items()},
-            "timestamp_ms": visible_timestamp(solr, self._index.collection) if positions else None,
+            "timestamp_ms": visible_timestamp(self._topology, self._index) if positions else None,
         }
 
     def verification(self) -> Mapping[str, Any]:

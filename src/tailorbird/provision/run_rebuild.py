@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cdc.model.errors import Fatal, Retriable
 from cdc.stored import fields
-from cdc.topology.topology import Index, Topology
+from cdc.topology.topology import Index, Topology, engine_name
+from indexer.engine.engine import SearchCollection, open_collection
 from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.index.collapse import RowChange
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
@@ -19,7 +20,6 @@ from indexer.index.mapping import Document, fields_of
 from indexer.index.processor import DeadLetters, Tally
 from indexer.rebuild.rebuild import Counts, DryRunTarget, Scan, StateStore, TableRows
 from indexer.run_indexer import AnyCollection, AnyProcessor, build_processor
-from indexer.solr.solr_collection import SolrCollection
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
 
@@ -105,7 +105,7 @@ class Rebuilder:
         with self._collection(self._index.collection) as live, self._collection(new) as filled:
             return self._compare_counts(live, filled) or self._compare_samples(filled)
 
-    def _compare_counts(self, live: SolrCollection, filled: SolrCollection) -> str:
+    def _compare_counts(self, live: SearchCollection, filled: SearchCollection) -> str:
         difference = ""
         for _ in range(_TRIES):
             until_ms = time.time_ns() // 1_000_000 - _SETTLED_SECONDS * 1000
@@ -116,7 +116,7 @@ class Rebuilder:
             time.sleep(0.5)
         return difference
 
-    def _compare_samples(self, filled: SolrCollection) -> str:
+    def _compare_samples(self, filled: SearchCollection) -> str:
         wanted = dict(self._samples(filled, self._scanned)) if self._scanned else self._read(filled, self._sample.rows)
         fewest, left = len(wanted) + 1, _TRIES
         while left:
@@ -135,7 +135,7 @@ class Rebuilder:
                 wanted = self._read(filled, [bytes.fromhex(str(wanted[key][fields.ROW_KEY])) for key in different])
         return f"{len(wanted)} of {_SAMPLES} sampled rows differ from the table, e.g. {next(iter(wanted))}"
 
-    def _read(self, filled: SolrCollection, rows: Sequence[bytes]) -> dict[str, Document]:
+    def _read(self, filled: SearchCollection, rows: Sequence[bytes]) -> dict[str, Document]:
         """Return the documents that some rows of an external table should have now, by id."""
         found: list[Document] = []
         processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
@@ -146,18 +146,18 @@ class Rebuilder:
             if fields.KIND in document  # others are tombstones
         }
 
-    def _samples(self, filled: SolrCollection, rows: TableScan) -> Iterator[tuple[str, Document]]:
+    def _samples(self, filled: SearchCollection, rows: TableScan) -> Iterator[tuple[str, Document]]:
         for _ in range(_SAMPLES):
             bucket = random.randrange(self._buckets)
             change = rows.first_from(bytes([bucket, 1]) + random.randbytes(4))
             if change is not None and (document := self._mapped(filled, change)):
                 yield str(document[fields.UNIQUE_KEY]), document
 
-    def _document(self, filled: SolrCollection, key: str) -> Document | None:
+    def _document(self, filled: SearchCollection, key: str) -> Document | None:
         changes = self._scanned.rows([bytes.fromhex(key)]) if self._scanned else []
         return self._mapped(filled, changes[0]) if changes else None
 
-    def _mapped(self, filled: SolrCollection, change: RowChange) -> Document | None:
+    def _mapped(self, filled: SearchCollection, change: RowChange) -> Document | None:
         """Return the document that a row should have in this collection. None if the row is refused."""
         found: list[Document] = []
         processor = self._processor([DryRunTarget(found.extend, ensure=filled.ensure_fields)], DryRunTarget())
@@ -208,8 +208,8 @@ class Rebuilder:
         return build_processor(self._topology, self._index, self._layouts, collections, dead_letters)
 
     @contextlib.contextmanager
-    def _collection(self, name: str) -> Iterator[SolrCollection]:
-        collection = SolrCollection(self._topology.solr, name, commit_within=self._index.commit_within)
+    def _collection(self, name: str) -> Iterator[SearchCollection]:
+        collection = open_collection(self._topology, self._index, name)
         try:
             yield collection
         finally:
@@ -235,9 +235,9 @@ class _Sample:
                     self.rows[place] = change.row
 
 
-def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> None:
-    """Wait until Solr serves a new collection. Raises Fatal after `seconds`."""
-    collection = SolrCollection(topology.solr, name, commit_within=1.0)
+def wait_for_collection(topology: Topology, index: Index, name: str, *, seconds: float) -> None:
+    """Wait until the search engine serves a new collection of an index. Raises Fatal after `seconds`."""
+    collection = open_collection(topology, index, name)
     deadline = time.monotonic() + seconds
     try:
         while True:
@@ -247,7 +247,8 @@ def wait_for_collection(topology: Topology, name: str, *, seconds: float) -> Non
             except Retriable:
                 pass  # it may be starting
             if time.monotonic() > deadline:
-                raise Fatal(f"Solr does not serve the new collection {name}", "see `tailorbird stack logs solr`")
+                what = f"{engine_name(index)} does not serve the new collection {name}"
+                raise Fatal(what, f"see `tailorbird stack logs {index.type}`")
             time.sleep(0.1)
     finally:
         collection.close()
