@@ -26,6 +26,10 @@ class PackedJson(Mapping[str, Any]):
         found: dict[str, Any] = orjson.loads(zlib.decompress(self._content))
         return found
 
+    def content(self) -> bytes:
+        """Return the bytes of the object."""
+        return zlib.decompress(self._content)
+
     def __getitem__(self, key: str) -> Any:
         return self.unpacked()[key]
 
@@ -55,3 +59,8 @@ def unpacked(value: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(value, PackedJson):
         return value.unpacked()
     return value if isinstance(value, dict) else dict(value)
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """Return a JSON object as bytes, without decoding it if it is a PackedJson."""
+    return value.content() if isinstance(value, PackedJson) else orjson.dumps(value)

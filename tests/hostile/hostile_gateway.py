@@ -26,16 +26,18 @@ from ingest.fleet.fleet_pb2 import (
     Hello,
     LogCall,
     LogReply,
+    Records,
     Report,
     RequestType,
     SearchEnd,
     StreamRequest,
     Withdraw,
 )
-from ingest.fleet.frames import LONGEST, unzipped
+from ingest.fleet.frames import LONGEST, FrameWriter, unzipped, zipped
 from ingest.fleet.request_types import typed
 from ingest.fleet.wire import GATEWAY_OPTIONS, PROTOCOL, RPC, SERVICE, hello
 from ingest.gateway_client.grpc_stream import Credentials, Gateways
+from ingest.records.capture_interfaces import Record
 
 CREDIT = 1 << 20
 NOTHING: dict[str, Any] = {"checkpoint": None, "history": [], "schemas": [], "behind": []}
@@ -177,6 +179,13 @@ class HostileGateway:
         elif what == "recover":
             self._reply(call, credit=CREDIT)
             self._answer(call, lies.recovered)
+        elif what == "recover_records":
+            self._reply(call, credit=CREDIT)
+            self._stored(call, lies.recovered)
+            self._answer(call, {key: one for key, one in lies.recovered.items() if key not in ("history", "schemas")})
+        elif what == "history_records":
+            self._stored(call, {"history": lies.history})
+            self._answer(call, None)
         elif what == "signals":
             lies.asked += 1
             if lies.signals:
@@ -189,6 +198,20 @@ class HostileGateway:
             self._reply(call, search_end=SearchEnd(search=call.search.number, begin={0: 1}))
         elif what in ("history", "kept", "ensure_topic"):
             self._answer(call, {"history": lies.history, "kept": lies.kept}.get(what))
+
+    def _stored(self, call: LogCall, stored: dict[str, Any]) -> None:
+        """Send what a test invents as history and schemas. A history that is no list of pairs has keys that are no
+        text."""
+        records = list[Record]()
+        for one in _listed(stored.get("history")):
+            pair = one if isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) else None
+            key = b"\xff" if pair is None else pair[0].encode(errors="replace")
+            value = None if pair is not None and pair[1] is None else orjson.dumps(one if pair is None else pair[1])
+            records.append(Record("history", key[:65_000], value))
+        records += [Record("schemas", b"", orjson.dumps(one)) for one in _listed(stored.get("schemas"))]
+        writer = FrameWriter()
+        for piece in itertools.chain(writer.write(records), writer.rest()):
+            self._reply(call, records=Records(frames=zipped(piece), size=len(piece)))
 
     def _answer(self, call: LogCall, answer: Any) -> None:
         for part in parts_of(answer):
@@ -220,3 +243,7 @@ def attending(agent: FleetAgent, gateway: HostileGateway, folder: Path) -> Itera
         stopped.set()
         streams.close()
         thread.join(60)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]

@@ -18,7 +18,8 @@ from ingest.gateway_client.grpc_channel import SessionChannel
 class NearbyGateway:
     """Implements `gateway_log.SessionChannels`; `refused` lists the requests that its session handlers refused.
 
-    `takes_parts`: it accepts checkpoints in parts, unlike the previous release. `sent` are the bytes of each message.
+    `takes_parts`: it accepts checkpoints in parts, unlike the previous release. `takes_records`: it sends the history
+    as records, unlike that. `sent` are the bytes of each message, `received` those of each reply.
     """
 
     source: ServedSource
@@ -26,15 +27,20 @@ class NearbyGateway:
     budget: CreditBudget = field(default_factory=CreditBudget)
     desks: list[threading.Thread] = field(default_factory=list)
     takes_parts: bool = True
+    takes_records: bool = True
+    received: list[int] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
 
     def channel(self, source: str, unasked: Callable[[LogReply], None]) -> SessionChannel:
         """See `gateway_log.SessionChannels`."""
         number = len(self.desks) + 1
-        session_handler = SessionHandler(
-            self.source, number, lambda reply: channel.hear(LogReply.FromString(reply.SerializeToString())),
-            self.refused.append, self.budget,
-        )  # fmt: skip
+
+        def reply(message: LogReply) -> None:
+            self.received.append(message.ByteSize())
+            assert message.ByteSize() < MESSAGE, "gRPC refuses it"
+            channel.hear(LogReply.FromString(message.SerializeToString()))
+
+        session_handler = SessionHandler(self.source, number, reply, self.refused.append, self.budget)
 
         def send(call: LogCall) -> None:
             self.sent.append(call.ByteSize())
@@ -44,7 +50,7 @@ class NearbyGateway:
                 channel.end(Retriable(why))
 
         channel = SessionChannel(number, send, unasked)
-        channel.takes_parts = self.takes_parts
+        channel.takes_parts, channel.takes_records = self.takes_parts, self.takes_records
         self.desks.append(threading.Thread(target=session_handler.run, name=f"session {source}"))
         self.desks[-1].start()
         return channel

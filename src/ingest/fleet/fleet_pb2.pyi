@@ -198,7 +198,7 @@ class MapPart(_message.Message):
     def __init__(self, connection: _Optional[str] = ..., database: _Optional[str] = ..., content: _Optional[bytes] = ..., last: _Optional[bool] = ..., gone: _Optional[bool] = ...) -> None: ...
 
 class LogCall(_message.Message):
-    __slots__ = ("channel", "call", "recover", "records", "commit", "restate", "history", "kept", "ensure_topic", "signals", "search", "stop_search", "abort", "close")
+    __slots__ = ("channel", "call", "recover", "records", "commit", "restate", "history", "kept", "ensure_topic", "signals", "search", "stop_search", "abort", "close", "recover_records", "history_records")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +213,8 @@ class LogCall(_message.Message):
     STOP_SEARCH_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_RECORDS_FIELD_NUMBER: _ClassVar[int]
     channel: int
     call: int
     recover: Empty
@@ -227,10 +229,12 @@ class LogCall(_message.Message):
     stop_search: int
     abort: Empty
     close: Empty
-    def __init__(self, channel: _Optional[int] = ..., call: _Optional[int] = ..., recover: _Optional[_Union[Empty, _Mapping]] = ..., records: _Optional[_Union[Records, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., restate: _Optional[_Union[Empty, _Mapping]] = ..., history: _Optional[_Union[Empty, _Mapping]] = ..., kept: _Optional[_Union[Empty, _Mapping]] = ..., ensure_topic: _Optional[str] = ..., signals: _Optional[_Union[Signals, _Mapping]] = ..., search: _Optional[_Union[Search, _Mapping]] = ..., stop_search: _Optional[int] = ..., abort: _Optional[_Union[Empty, _Mapping]] = ..., close: _Optional[_Union[Empty, _Mapping]] = ...) -> None: ...
+    recover_records: Empty
+    history_records: Empty
+    def __init__(self, channel: _Optional[int] = ..., call: _Optional[int] = ..., recover: _Optional[_Union[Empty, _Mapping]] = ..., records: _Optional[_Union[Records, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., restate: _Optional[_Union[Empty, _Mapping]] = ..., history: _Optional[_Union[Empty, _Mapping]] = ..., kept: _Optional[_Union[Empty, _Mapping]] = ..., ensure_topic: _Optional[str] = ..., signals: _Optional[_Union[Signals, _Mapping]] = ..., search: _Optional[_Union[Search, _Mapping]] = ..., stop_search: _Optional[int] = ..., abort: _Optional[_Union[Empty, _Mapping]] = ..., close: _Optional[_Union[Empty, _Mapping]] = ..., recover_records: _Optional[_Union[Empty, _Mapping]] = ..., history_records: _Optional[_Union[Empty, _Mapping]] = ...) -> None: ...
 
 class LogReply(_message.Message):
-    __slots__ = ("channel", "call", "part", "failure", "credit", "found", "search_end")
+    __slots__ = ("channel", "call", "part", "failure", "credit", "found", "search_end", "records")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +242,7 @@ class LogReply(_message.Message):
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
     SEARCH_END_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
     channel: int
     call: int
     part: Part
@@ -245,7 +250,8 @@ class LogReply(_message.Message):
     credit: int
     found: Found
     search_end: SearchEnd
-    def __init__(self, channel: _Optional[int] = ..., call: _Optional[int] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., credit: _Optional[int] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., search_end: _Optional[_Union[SearchEnd, _Mapping]] = ...) -> None: ...
+    records: Records
+    def __init__(self, channel: _Optional[int] = ..., call: _Optional[int] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., credit: _Optional[int] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., search_end: _Optional[_Union[SearchEnd, _Mapping]] = ..., records: _Optional[_Union[Records, _Mapping]] = ...) -> None: ...
 
 class Empty(_message.Message):
     __slots__ = ()

@@ -32,6 +32,7 @@ from ingest.fleet.fleet_pb2 import (
 
 TYPED = "types"  # the feature of a peer that sets the type of every message
 PARTS = "checkpoint-parts"  # the feature of a gateway that accepts checkpoints in parts, and changes of checkpoints
+RECORDS = "stored-records"  # the feature of a gateway that sends the schema history and the schemas as records
 _MYSQL, _POSTGRES = frozenset({"mysql", "mariadb"}), frozenset({"postgresql"})
 # plugins that both capture a connection and read its catalog: polling needs only a client, and streams have no other
 _BOTH: Mapping[RequestType, frozenset[str]] = {
@@ -47,7 +48,7 @@ CATALOGS: Mapping[RequestType, frozenset[str]] = {
 }  # fmt: skip
 _CATALOG = "catalog-"  # the feature of a gateway that accepts catalogs of one more type, with the type's number
 # what this version lists in its first message
-FEATURES = (TYPED, PARTS, *(f"{_CATALOG}{int(key)}" for key in CATALOGS if key != Control_MySQLClient))
+FEATURES = (TYPED, PARTS, RECORDS, *(f"{_CATALOG}{int(key)}" for key in CATALOGS if key != Control_MySQLClient))
 # An agent answers an assignment for a plugin that it lacks with a report. So these types are valid for `assign`.
 _SOURCES = (
     Control_MySQLBinlog, Control_MySQLClient, Control_Syslog, Control_PgSQLClient, Control_PgSQLWal,

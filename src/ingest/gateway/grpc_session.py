@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
 import structlog
@@ -17,11 +17,12 @@ import structlog
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from cdc.model.event import Position
 from ingest.fleet.answers import checkpoint_of, failure_of, parts_of, recovered_json
-from ingest.fleet.fleet_pb2 import Commit, Found, FoundRecord, LogCall, LogReply, SearchEnd
+from ingest.fleet.fleet_pb2 import Commit, Found, FoundRecord, LogCall, LogReply, Records, SearchEnd
 from ingest.fleet.frames import PIECE, SAME, FrameReader, unzipped
 from ingest.fleet.permits import Permits
+from ingest.fleet.stored_records import rest_json, sent
 from ingest.gateway.proc_credit import ChannelCredit, CreditBudget
-from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
+from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record, Recovered
 from ingest.records.checkpoint_changes import changed_checkpoint
 from ingest.records.findings import Search
 
@@ -157,13 +158,12 @@ class SessionHandler:
 
     def _do(self, call: LogCall) -> None:
         what = call.WhichOneof("what")
-        if what == "recover":
-            if self._log is not None:
-                raise ProtocolViolation("a session must recover only once")
-            self._log = self._source.log()
-            if self._left:  # Kafka was unavailable for long: do not fence a newer session that may have begun
-                raise Retriable("its agent has disconnected")
-            self._answer(call, recovered_json(self._log.recover(), self._source.name))
+        if what == "recover":  # an agent of the previous release
+            self._answer(call, recovered_json(self._recover(), self._source.name))
+        elif what == "recover_records":
+            found = self._recover()
+            self._send_stored(call, sent(found.history, found.schemas.values()))
+            self._answer(call, rest_json(found, self._source.name))
         elif what == "signals":
             self._signals = self._signals or self._source.signals()
             values, following = self._signals.values(call.signals.start if call.signals.HasField("start") else None)
@@ -175,6 +175,19 @@ class SessionHandler:
                 relay.given_up = True
         else:
             self._work(call, what, self._opened)
+
+    def _recover(self) -> Recovered:
+        """Open the log and return what is committed."""
+        if self._log is not None:
+            raise ProtocolViolation("a session must recover only once")
+        self._log = self._source.log()
+        if self._left:  # Kafka was unavailable for long: do not fence a newer session that may have begun
+            raise Retriable("its agent has disconnected")
+        return self._log.recover()
+
+    def _send_stored(self, call: LogCall, messages: Iterable[Records]) -> None:
+        for records in messages:
+            self._send(call.call, records=records)
 
     @property
     def _opened(self) -> SessionLog:
@@ -207,6 +220,9 @@ class SessionHandler:
             log.restate(())
         elif what == "history":
             self._answer(call, log.history())
+        elif what == "history_records":
+            self._send_stored(call, sent(log.history()))
+            self._answer(call, None)
         elif what == "kept":
             self._answer(call, log.kept())
         elif what == "ensure_topic":

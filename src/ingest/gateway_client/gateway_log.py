@@ -19,6 +19,7 @@ from ingest.fleet.answers import checkpoint_bytes, error_of, recovered_of
 from ingest.fleet.fleet_pb2 import Commit, Empty, FoundRecord, LogReply, Records, Signals
 from ingest.fleet.fleet_pb2 import Search as SearchCall
 from ingest.fleet.frames import LONGEST, SAME, FrameWriter, zipped
+from ingest.fleet.stored_records import received, recovered_from
 from ingest.fleet.wire import MESSAGE
 from ingest.gateway_client.grpc_channel import SessionChannel
 from ingest.records.capture_interfaces import Checkpoint, Record, Recovered
@@ -58,7 +59,11 @@ class GatewayLog:
 
     def recover(self) -> Recovered:
         """Fence all earlier writers of this source, then return what they committed. Implements `ChangeLog`."""
-        return recovered_of(self._channel.ask(recover=_EMPTY))
+        if not self._channel.takes_records:
+            return recovered_of(self._channel.ask(recover=_EMPTY))
+        call = self._channel.begin(recover_records=_EMPTY)
+        rest = self._channel.answered(call)
+        return recovered_from(rest, self._channel.records(call))
 
     def ensure_topic(self, name: str) -> None:
         """Implements `OpenLog.ensure_topic`. Mostly does not wait; if the source may not use the topic, a later call
@@ -110,7 +115,11 @@ class GatewayLog:
 
     def history(self) -> tuple[HistoryRecord, ...]:
         """Return the committed schema history of this source, in order, since the last `restate`."""
-        return tuple((key, value) for key, value in self._channel.ask(history=_EMPTY))
+        if not self._channel.takes_records:
+            return tuple((key, value) for key, value in self._channel.ask(history=_EMPTY))
+        call = self._channel.begin(history_records=_EMPTY)
+        self._channel.answered(call)
+        return received(self._channel.records(call))[0]
 
     def restate(self, records: Iterable[Record]) -> None:
         """Append records that contain the whole history. Implements `ChangeLog`."""

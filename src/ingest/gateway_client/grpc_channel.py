@@ -6,7 +6,8 @@ The stream's reader thread passes replies to the channel. One other thread makes
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,12 +15,13 @@ import orjson
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
 from ingest.fleet.answers import error_of
-from ingest.fleet.fleet_pb2 import Empty, LogCall, LogReply
+from ingest.fleet.fleet_pb2 import Empty, LogCall, LogReply, Records
 from ingest.fleet.wire import FIRST
 
 MOST_BYTES = 64 * 1024 * 1024  # of one answer, unless a policy sets another limit
 _RAISE = "if this gateway is correct, raise answer_bytes under limits: in the agent's policy"
 _NO_POLICY = "if this gateway is correct, capture the source with `tailorbird agent`: its policy sets answer_bytes"
+_UNZIPPED = 16  # times as many bytes may records contain that are sent compressed
 _TIMEOUT = 120.0  # seconds to wait for an answer: within a call, the gateway may wait for Kafka twice
 
 
@@ -43,11 +45,15 @@ class SessionChannel:
         self._credit = FIRST
         self._calls = 0
         self._answers: dict[int, bytearray] = {}
+        # messages of records before an answer, and the bytes that they have and that they contain
+        self._records: dict[int, deque[Records]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         self._done = set[int]()
         self._failures: dict[int, TailorbirdError] = {}
         self._over: TailorbirdError | None = None
         self.uncommitted = False  # records were sent since the last commit
         self.takes_parts = False  # the gateway accepts checkpoints in parts
+        self.takes_records = False  # the gateway sends the history and the schemas as records
 
     def report(self, **what: Any) -> None:
         """Send a call that has no answer. Raises the error that ended the channel, if any."""
@@ -87,6 +93,13 @@ class SessionChannel:
             raise Retriable("the gateway does not answer")
         return orjson.loads(content)
 
+    def records(self, call: int) -> Iterator[Records]:
+        """Yield the messages of records that arrived before the answer to a call, and forget them one by one."""
+        found = self._records.pop(call, deque[Records]())
+        self._sizes.pop(call, None)
+        while found:
+            yield found.popleft()
+
     def arrived(self, call: int) -> bool:
         """Return whether the answer to a call has arrived, or can no longer arrive."""
         return call in self._done or call in self._failures or self._over is not None
@@ -121,19 +134,32 @@ class SessionChannel:
                 answer = self._answers[reply.call]
                 if len(answer) + len(reply.part.content) > self._most:
                     answer.clear()
-                    self._over = self._over or Fatal(
-                        f"an answer of the gateway has more than {self._most} bytes", self._remedy
-                    )
+                    self._refuse(self._most)
                 elif self._over is None and reply.call not in self._done:
                     answer += reply.part.content
                 if reply.part.last and self._over is None:  # otherwise the answer may be incomplete
                     self._done.add(reply.call)
+            elif what == "records" and reply.call in self._answers and reply.call not in self._done:
+                self._keep(reply.call, reply.records)
             elif what == "failure":
                 error = error_of(reply.failure)
                 if reply.call in self._answers:
                     self._failures[reply.call] = error
                 self._over = self._over or error
             self._heard.notify_all()
+
+    def _keep(self, call: int, records: Records) -> None:
+        """Keep a message of records. Compressed, all of an answer may have as many bytes as any answer."""
+        size, contained = self._sizes.get(call, (0, 0))
+        size, contained = self._sizes[call] = size + len(records.frames), contained + records.size
+        if size > self._most or contained > _UNZIPPED * self._most:
+            self._records.pop(call, None)
+            self._refuse(self._most if size > self._most else _UNZIPPED * self._most)
+        elif self._over is None:
+            self._records.setdefault(call, deque()).append(records)
+
+    def _refuse(self, most: int) -> None:
+        self._over = self._over or Fatal(f"an answer of the gateway has more than {most} bytes", self._remedy)
 
     def end(self, error: TailorbirdError) -> None:
         """Fail all calls, because the stream has ended."""

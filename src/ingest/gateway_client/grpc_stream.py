@@ -21,7 +21,7 @@ import grpc
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from ingest.fleet.fleet_pb2 import Control_Heartbeat, Empty, Header, LogReply, RequestType, StreamRequest, Unsupported
-from ingest.fleet.request_types import PARTS, TYPED, accepts_catalog, plugin_key, type_name, typed
+from ingest.fleet.request_types import PARTS, RECORDS, TYPED, accepts_catalog, plugin_key, type_name, typed
 from ingest.fleet.wire import AGENT_OPTIONS, METHOD, PROTOCOL, hello
 from ingest.gateway_client.grpc_channel import MOST_BYTES, SessionChannel
 
@@ -100,7 +100,7 @@ class GrpcStream:
         self._channels: dict[int, SessionChannel] = {}
         self._numbers = itertools.count(1)
         self._greeted = threading.Event()
-        self._takes_parts = False  # the gateway accepts checkpoints in parts
+        self._takes_parts = self._takes_records = False  # as of a session channel
         self._features: frozenset[str] = frozenset()
         self._former = True  # the gateway is of the previous release, which does not set every type
         self._ended: Retriable | None = None
@@ -142,7 +142,7 @@ class GrpcStream:
             next(self._numbers), lambda call: self._send(StreamRequest(header=header, log_call=call)), unasked,
             self._answer_bytes,
         )  # fmt: skip
-        session_channel.takes_parts = self._takes_parts
+        session_channel.takes_parts, session_channel.takes_records = self._takes_parts, self._takes_records
         self._channels[session_channel.number] = session_channel
         if self._ended is not None:
             session_channel.end(self._ended)
@@ -214,6 +214,7 @@ class GrpcStream:
         if what == "hello":
             self._former = TYPED not in reply.hello.features
             self._takes_parts = PARTS in reply.hello.features
+            self._takes_records = RECORDS in reply.hello.features
             self._features = frozenset(reply.hello.features)
             if reply.hello.protocol != PROTOCOL:
                 self._end(Retriable(f"the gateway uses protocol {reply.hello.protocol}", "update the agent"))

@@ -89,7 +89,8 @@ def test_a_type_is_kept_if_it_is_possible() -> None:
     assert typed(StreamRequest(type=Control_Map, unsupported=Unsupported(type=Control_Map))).type == Control_Map
     assert typed(StreamRequest(type=Control_Map, log_call=LogCall())).type == Data_Log
     assert typed(StreamRequest(type=Control_Map)).type == Control_Map
-    features = ["types", "checkpoint-parts", "catalog-13", "catalog-12", "catalog-16", "catalog-17", "catalog-18"]
+    features = ["types", "checkpoint-parts", "stored-records"]
+    features += ["catalog-13", "catalog-12", "catalog-16", "catalog-17", "catalog-18"]
     assert list(hello("1").hello.features) == features
 
 
