@@ -121,7 +121,7 @@ def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
         charset = seen.catalog.default_charset
         return Tables(
             source.name, source.databases, captured, seen.dialect, charset, source.rule_of, source.tables, seen.kinds,
-            seen.left_out, restriction_of(source),
+            seen.left_out, restriction_of(source), source.merged,
         )  # fmt: skip
 
     return make

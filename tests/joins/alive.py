@@ -41,7 +41,8 @@ from ingest.log.memory_log import Broker
 from ingest.records.capture_interfaces import EVERY_PARTITION, ServerTables
 from ingest.records.records import Recorder
 from joins.oracle.oracle import Rows
-from tests.joins.joincase import PARTITIONS, Case, comparable, prepared, table_id
+from tests.joins.altering import table_id
+from tests.joins.joincase import PARTITIONS, Case, comparable, prepared
 from tests.joins.servers import Dying, Row, Server, numbers
 from tests.joins.topics import LAG, Runs, Topics
 

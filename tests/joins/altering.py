@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Row = dict[str, Canonical]
 WORDS = ("alter", "rename")
+# Tables of this source are merged ones. The last column of the key is the database of each row.
+MERGED = "merged"
 
 
 def altered_columns(columns: dict[str, Any], word: list[Any]) -> dict[str, Any]:
@@ -68,7 +70,7 @@ def versions(case: Case) -> dict[TableId, TableSchema]:
     found: dict[TableId, list[TableSchema]] = {}
     for name, declared in case.tables.items():
         columns, defaults = dict(declared), dict[str, Canonical]()
-        made = found.setdefault(_table_id(name), [])
+        made = found.setdefault(table_id(name), [])
         made.append(_schema(name, columns, defaults, 1))
         for word in case.history if started else ():
             if word == ["start"]:
@@ -92,7 +94,7 @@ def _schema(name: str, columns: dict[str, Any], defaults: Row, version: int) -> 
         for n, t in columns.items()
         if n != "key"
     )
-    return TableSchema(table_id=_table_id(name), version=version, columns=made, primary_key=tuple(columns["key"]))
+    return TableSchema(table_id=table_id(name), version=version, columns=made, primary_key=tuple(columns["key"]))
 
 
 def flat(schema: TableSchema) -> TableSchema:
@@ -117,7 +119,7 @@ def shown(case: Case) -> Iterator[dict[TableId, Rows]]:
                 for name, known in rows.items():
                     reported[name] = {at: {**reported[name][at], **row} for at, row in known.items()}
             yield {
-                _table_id(name): {at: _seen(row, schemas[_table_id(name)]) for at, row in known.items()}
+                table_id(name): {at: _seen(row, schemas[table_id(name)]) for at, row in known.items()}
                 for name, known in reported.items()
             }
             continue
@@ -147,6 +149,6 @@ def _seen(row: Row, schema: TableSchema) -> Row:
     return {column.name: recast(row.get(column.name), column.type) for column in schema.columns}
 
 
-def _table_id(name: str) -> TableId:
+def table_id(name: str) -> TableId:
     source, table = name.split(".")
-    return TableId(source=source, database=source, table=table)
+    return TableId(source=source, database="*" if source == MERGED else source, table=table)

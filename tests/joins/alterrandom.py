@@ -23,7 +23,7 @@ _WIDER = {
 
 def random_altered_case(seed: int, query: int | None = None) -> Case:
     """Return the case of a seed; `query`: the seed of its SELECT."""
-    case = replace(random_case(seed if query is None else query), delivery="exactly_once")
+    case = replace(random_case(seed if query is None else query, merged=False), delivery="exactly_once")
     return _Altered(random.Random(seed), case).case()
 
 

@@ -13,7 +13,7 @@ import json
 import math
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -22,6 +22,7 @@ import yaml
 from cdc.formats.debezium import to_envelope
 from cdc.model.event import ChangeEvent, Op, SourceInfo
 from cdc.model.naming import Routing, TopicRouting, change_topic
+from cdc.model.patterns import MergedTable
 from cdc.model.schema import TableId, TableSchema
 from cdc.model.types import Canonical
 from cdc.topology.reader import read_topology
@@ -32,7 +33,7 @@ from joins.oracle.sql_oracle import Answer, Oracle
 from joins.query.plan import Plan
 from joins.runtime.records import Message
 from joins.select.compiler import compile_plan
-from tests.joins.altering import WORDS, altered_columns, altered_row, flat, shown, versions
+from tests.joins.altering import MERGED, WORDS, altered_columns, altered_row, flat, shown, table_id, versions
 from tests.joins.quick import QuickOracle, database, evaluator, functions
 from tests.joins.simulation import Logged, Simulation
 
@@ -77,6 +78,9 @@ class Case:
             })  # fmt: skip
             late = self.watermarks.get(name)
             made["tables"][table] = {} if late is None else {"append_only": "true", "watermark": late}
+            if source == MERGED:
+                made["database"] = "*"
+                made["tables"][table]["database_column"] = merged_column(self, name)
         wanted = {"query": self.query, "row_key": self.row_key}
         log = {"topics": self.topics or "per_table"}
         value = {"name": self.name, "log": log, "sources": sources, "tables": {"wide": wanted, **self.views}}
@@ -102,9 +106,31 @@ def read_case(path: Path) -> Case:
     return Case(**yaml.safe_load(path.read_text()))
 
 
-def table_id(name: str) -> TableId:
-    source, table = name.split(".")
-    return TableId(source=source, database=source, table=table)
+def merged_column(case: Case, name: str) -> str:
+    """Return the key column of a merged table that is the database of each row, or "" for other tables."""
+    source, _ = name.split(".")
+    key: list[str] = case.tables[name]["key"]
+    return key[-1] if source == MERGED else ""
+
+
+def routing_of(case: Case) -> Routing:
+    """Return the topics of a case's tables, as its topology has them."""
+    columns = {name: merged_column(case, name) for name in case.tables}
+    merged = tuple(MergedTable(table_id=table_id(name), column=column) for name, column in columns.items() if column)
+    return Routing(topology=case.name, topics=cast(TopicRouting, case.topics or "per_table"), merged=merged)
+
+
+def merged_back(tables: Mapping[TableId, Rows], keys: Mapping[TableId, tuple[str, ...]]) -> dict[TableId, Rows]:
+    """Return the rows of each table of a case, those of all databases of a merged table together."""
+    found: dict[TableId, Rows] = {table: {} for table in keys}
+    for table, rows in tables.items():
+        found[merged_id(table)] |= rows
+    return found
+
+
+def merged_id(table: TableId) -> TableId:
+    """Return the merged table of a table; any other table unchanged."""
+    return replace(table, database="*") if table.source == MERGED else table
 
 
 def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
@@ -113,18 +139,23 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
     As in capture, a change of a primary key is a delete and an insert, and a change without effect is not logged.
     """
     rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
+    merged = {name: merged_column(case, name) for name in case.tables}
     columns = dict(case.tables)
     sequences = dict.fromkeys((name.split(".")[0] for name in case.tables), 0)
     events: list[ChangeEvent] = []
     logged: list[str] = []
 
-    def log(name: str, op: Op, before: Row | None, after: Row | None) -> None:
+    def log(name: str, op: Op, before: Row | None, after: Row | None, database: str = "") -> None:
         source = name.split(".")[0]
+        image = before if after is None else after
+        if merged[name]:
+            database = str(image[merged[name]]) if image is not None else database
+        table = replace(table_id(name), database=database) if merged[name] else table_id(name)
         sequences[source] += 1
         number = len(logged) + 1
         logged.append(name)
         where = SourceInfo(
-            table_id=table_id(name), ts_ms=1000 + number, server_id=1, gtid=None, file="f", pos=number, row=0,
+            table_id=table, ts_ms=1000 + number, server_id=1, gtid=None, file="f", pos=number, row=0,
             sequence=sequences[source],
         )  # fmt: skip
         events.append(ChangeEvent(op=op, before=before, after=after, source=where, ts_ms=1000 + number))
@@ -140,9 +171,12 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
             columns[name] = altered_columns(columns[name], [word, *arguments])
             continue
         known, key = rows[name], case.tables[name]["key"]
+        databases = sorted({str(row[merged[name]]) for row in known.values()} if merged[name] else {""})
         if word == "truncate":
-            log(name, "t", None, None)
-            known.clear()
+            for database in databases[len(databases) // 2 :]:  # of a merged table not all
+                log(name, "t", None, None, database)
+                for at in [at for at, row in known.items() if not merged[name] or row[merged[name]] == database]:
+                    del known[at]
             continue
         if word == "snapshot":
             for lost in arguments[1]:
@@ -151,7 +185,9 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
             for row in known.values():
                 log(name, "r", None, row)
                 sequences[source] -= 1  # its rows, and its marker, have the sequence of its beginning
-            log(name, "t", None, None)
+            for database in databases:
+                log(name, "t", None, None, database)
+                sequences[source] -= database != databases[-1]
             continue
         at = tuple(arguments[1][column] for column in key)
         before = known.get(at)
@@ -167,7 +203,7 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
 
 def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], int]) -> list[Logged]:
     """Return records of the topics; a tombstone follows each delete, a TRUNCATE goes to every partition."""
-    records, routing = [], Routing(topology=case.name, topics=cast(TopicRouting, case.topics or "per_table"))
+    records, routing = [], routing_of(case)
 
     def append(name: str, partition: int, key: bytes, value: bytes | None) -> None:
         topic, key = routing.topic(name), routing.stored_key(name, key)
@@ -177,7 +213,13 @@ def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], in
 
     for event in events:
         name = f"{event.source.table_id.source}.{event.source.table_id.table}"
-        topic = change_topic(case.name, event.source.table_id)
+        topic, hidden = change_topic(case.name, event.source.table_id), merged_column(case, name)
+        if hidden:
+            before, after = (
+                None if image is None else {n: value for n, value in image.items() if n != hidden}
+                for image in (event.before, event.after)
+            )
+            event = replace(event, before=before, after=after)
         value = json.dumps(to_envelope(event, case.name)).encode()
         if event.op == "t":
             for partition in range(PARTITIONS):
@@ -185,7 +227,7 @@ def log_of(case: Case, events: list[ChangeEvent], ends: dict[tuple[str, int], in
             continue
         row = event.after if event.after is not None else event.before
         assert row is not None
-        key = json.dumps({column: row[column] for column in case.tables[name]["key"]}).encode()
+        key = json.dumps({column: row[column] for column in case.tables[name]["key"] if column != hidden}).encode()
         partition = sum(key) % PARTITIONS
         append(topic, partition, key, value)
         if event.op == "d":
@@ -284,7 +326,8 @@ class Run:
                 )
             self._deliver(records)
             in_order = sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence))
-            tables = tables_after(in_order, keys) if altered is None else next(altered)
+            every = keys | {e.source.table_id: keys[merged_id(e.source.table_id)] for e in in_order}
+            tables = merged_back(tables_after(in_order, every), keys) if altered is None else next(altered)
             expected = self.prepared.answer(tables, self.simulation.clock if self.plan.by_clock else 0)
             found = self.simulation.live()
             reasons = {dead_letter.reason for dead_letter in self.simulation.refused}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc.model.types import Canonical
+from tests.joins.altering import MERGED
 from tests.joins.joincase import Case
 
 _KEYS = [{"id": "int"}, {"id": "int"}, {"id": "bigint"}, {"code": "varchar(9)"}, {"a": "int", "b": "int"},
@@ -35,11 +38,23 @@ class Alias:
 Join = tuple[Alias, str, list[str]]  # the joined table, the kind, and the conditions
 
 
-def random_case(seed: int, query: int | None = None) -> Case:
+def random_case(seed: int, query: int | None = None, *, merged: bool = True) -> Case:
     """Return the case of a seed, the same in every run. `query`: the seed of its schemas and SELECT, which many
-    share. Half of the queries read topics of several tables."""
+    share. Half of the queries read topics of several tables; with `merged`, many read merged tables."""
     case = Generator(random.Random(seed if query is None else query), random.Random(seed)).case()
-    return replace(case, topics=("", "per_database", "", "per_source")[(seed if query is None else query) % 4])
+    case = replace(case, topics=("", "per_database", "", "per_source")[(seed if query is None else query) % 4])
+
+    return _merged(case) if merged and (seed if query is None else query) % 3 else case
+
+
+def _merged(case: Case) -> Case:
+    """Return the case with merged tables in place of those with a column `region` in the key."""
+    renamed = {name: f"{MERGED}.{name.split('.')[1]}" for name, one in case.tables.items() if "region" in one["key"]}
+    text = json.dumps([case.tables, case.query, case.views, case.history])
+    for name, other in renamed.items():
+        text = re.sub(rf"\b{re.escape(name)}\b", other, text)
+    tables, query, views, history = json.loads(text)
+    return replace(case, tables=tables, query=query, views=views, history=history)
 
 
 class Generator:

@@ -24,7 +24,8 @@ from joins.query.value_types import duration_of, family
 from joins.runtime.records import Values
 from tailorbird.verify.mysql_tables import SourceTable
 from tests.joins import meanings
-from tests.joins.joincase import Case, events_of, log_of, table_id
+from tests.joins.altering import table_id
+from tests.joins.joincase import Case, events_of, log_of
 from tests.joins.simulation import Simulation
 
 _AGGREGATES = ["count({})", "count(DISTINCT {})", "sum({})", "avg({})", "min({})", "max({})", "sum(DISTINCT {})",

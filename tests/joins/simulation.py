@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
+from cdc.model.naming import table_named
 from cdc.model.types import Canonical
 from cdc.stored.cells import RowCodec
 from joins.query.group import Grouping, Temporal
-from joins.query.nodes import Expression, Node, Pair
+from joins.query.nodes import Expression, Node, Pair, PlanSource
 from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.runtime.records import (
     DIM_GONE,
@@ -140,6 +141,11 @@ Routed = dict[int, list[Message]]  # by fragment
 Shuffle = Callable[[list[Message]], list[Message]]
 
 
+def name_of(source: PlanSource, key: bytes | None) -> str:
+    """Return the name of the table that a record is of; of a merged table, that of one of its tables."""
+    return table_named(key) if source.merged else source.name
+
+
 class Simulation:
     """One query. Call `run_batch` repeatedly; `commit=False` simulates a driver that dies after its last write.
 
@@ -217,12 +223,12 @@ class Simulation:
             elif isinstance(found, Truncated):
                 changes += repaired(self.reader, found, partial(self._before, at, one.offset), self.most)
                 if found.source.needs_latest:
-                    of = (found.source.name, one.partition)
+                    of = (found.table or found.source.name, one.partition)
                     states.truncation_points[of] = max(found.sequence, states.truncation_points.get(of, 0))
                     messages.append(TruncationPoint(*of, found.sequence).message())
             elif found is not None and (
                 not found.source.needs_latest
-                or found.sequence >= states.truncation_points.get((found.source.name, one.partition), 0)
+                or found.sequence >= states.truncation_points.get((name_of(found.source, one.key), one.partition), 0)
             ):
                 changes.append(found)
         passed = self._latest(changes, states)

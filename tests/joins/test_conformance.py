@@ -35,6 +35,7 @@ from joins.query.nodes import Node, Pair
 from joins.query.plan import Plan
 from joins.runtime.records import REFUSED, ROW_GONE, ROW_PUT, SINK, TRUNCATION_POINT, Message, load, trace_of, values_of
 from tests.integration.conftest import servers
+from tests.joins.altering import MERGED
 from tests.joins.evaluator import Evaluator
 from tests.joins.groupplans import GroupPlan, group_plans
 from tests.joins.joincase import Case, events_of, log_of, read_case, started
@@ -307,6 +308,21 @@ def test_rows_pass_levels_that_are_not_theirs(spark: SparkSession, tmp_path: Pat
     """Branches whose heights differ by two: random joins of five tables and more."""
     seeds = (seed for seed in range(10**6) if passes_a_level(random_case(seed).plan().last.tree))
     compare(spark, seeds, 1, tmp_path)
+
+
+def reads_merged(case: Case) -> bool:
+    """Return whether a case reads a merged table whose markers concern only one of its databases."""
+    words = [word[1] for word in case.history if word[0] in ("truncate", "snapshot")]
+    return any(source.merged and f"{MERGED}.{source.table_id.table}" in words for source in case.plan().sources)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_kernel_reads_merged_tables_as_the_specification_does(
+    spark: SparkSession, delivery: str, tmp_path: Path
+) -> None:
+    """The database of each row comes from the record's key. A marker of one database leaves the rows of others."""
+    seeds = (seed for seed in count() if (case := random_case(seed)).delivery == delivery and reads_merged(case))
+    compare(spark, seeds, 2, tmp_path)
 
 
 @pytest.mark.matrix

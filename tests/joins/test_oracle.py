@@ -9,7 +9,8 @@ import pytest
 from cdc.model.schema import TableId
 from joins.oracle.oracle import Rows
 from joins.oracle.sql_oracle import Answer, Oracle
-from tests.joins.joincase import Case, Row, table_id
+from tests.joins.altering import table_id
+from tests.joins.joincase import Case, Row
 
 SALES = {"key": ["id"], "id": "int", "shop": "varchar(9)?", "n": "int?", "d": "decimal(6,2)?", "f": "double?",
          "at": "datetime(3)?", "big": "decimal(38,0)?", "unsigned": "bigint unsigned?", "yes": "bit(1)?",

@@ -25,7 +25,8 @@ from joins.oracle.sql_oracle import Oracle
 from joins.runtime.chunks import folded
 from joins.runtime.records import ROW_GONE, ROW_PUT, SINK, load, values_of
 from tests.joins import nexmark, tpch
-from tests.joins.joincase import Case, table_id
+from tests.joins.altering import table_id
+from tests.joins.joincase import Case
 from tests.joins.shapes import GROUPED, SHAPES, Shape, changes_of
 
 pytestmark = pytest.mark.timeout(3600)

@@ -17,7 +17,8 @@ from cdc.formats.debezium import to_envelope
 from cdc.model.event import ChangeEvent, SourceInfo
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
-from tests.joins.joincase import Case, table_id
+from tests.joins.altering import table_id
+from tests.joins.joincase import Case
 from tests.joins.simulation import Logged
 
 TABLES: dict[str, dict[str, Any]] = {

@@ -138,6 +138,11 @@ sources:
     tables: [a]
     agent: {{names: [paris], connection: db}}
 {_SERVER}
+  m:
+    type: postgresql
+    dbname: shop
+    tables: {{"t*.a": {{database_column: tenant}}}}
+{_SERVER}
   t:
     type: sql
     capture: poll

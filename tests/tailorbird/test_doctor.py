@@ -26,7 +26,8 @@ from tailorbird.operate.doctor.doctor import (
     published_schemas,
     reached,
 )
-from tests.joins.joincase import Case, table_id
+from tests.joins.altering import table_id
+from tests.joins.joincase import Case
 
 SOURCE = Source(
     name="shop",

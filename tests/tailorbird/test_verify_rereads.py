@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tailorbird.verify.table.rereads import MOST_KEYS, TableReread, rereads
-from tests.joins.joincase import Case, table_id
+from tests.joins.altering import table_id
+from tests.joins.joincase import Case
 
 TABLES: dict[str, dict[str, Any]] = {
     "shop.o": {"key": ["id"], "id": "bigint", "c": "int?", "n": "int", "day": "date"},

@@ -33,6 +33,7 @@ class TableRule:
     docs/queries.md). Capture ignores both. Column names match in any case, as in MySQL: `Mail` hides `mail`. With
     `exact_case` they match exactly (PostgreSQL); with `hides_any_case`, too, except for `ignored_columns` and `masks`.
     With `by_name`, rows are decoded only if the log names their columns.
+    `database_column` names the column with the database, if the table is a merged one (`cdc.model.patterns`).
     `keeps_table`: an empty list of ignored columns is given, which keeps the whole table under the policy `accept`.
     """
 
@@ -47,6 +48,7 @@ class TableRule:
     hides_any_case: bool = False
     by_name: bool = False
     keeps_table: bool = False
+    database_column: str = ""
 
     @property
     def empty(self) -> bool:

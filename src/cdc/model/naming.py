@@ -4,11 +4,11 @@ name."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Literal
 
 from cdc.model.escapes import bounded, escaped, unescaped
+from cdc.model.patterns import MergedTable, merged_named, merged_of
 from cdc.model.schema import TableId
 
 # Key of a change topic's truncate markers: a JSON text. Keys of rows are JSON objects.
@@ -71,12 +71,20 @@ class Routing:
     - `per_table`: each table has its own topic, `change_topic`.
     - `per_database`: the tables of a database share `topology.source.database`.
     - `per_source`: the tables of a source share `topology.source.all_tables`.
+    - The tables of a merged table (`merged`) share the merged table's `change_topic`, whatever `topics` is.
 
     A table whose `change_topic` had to be shortened within its database's name keeps a topic of its own.
     """
 
     topology: str
     topics: TopicRouting = "per_table"
+    merged: tuple[MergedTable, ...] = ()
+    _known: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)  # results of `topic`
+
+    @property
+    def shares_any(self) -> bool:
+        """Return whether any topic may contain several tables."""
+        return self.topics != "per_table" or bool(self.merged)
 
     def topic_of(self, table: TableId) -> str:
         """Return the topic in Kafka that contains a table's changes."""
@@ -84,7 +92,12 @@ class Routing:
 
     def topic(self, name: str) -> str:
         """Return the topic in Kafka of a table, by its `change_topic`. Any other topic is returned as it is."""
-        return name if self.topics == "per_table" else _routed(self.topology, self.topics, name)
+        if not self.shares_any:
+            return name
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = _routed(self, name)
+        return found
 
     def shares(self, name: str) -> bool:
         """Return whether the records of `name` are in a topic of several tables."""
@@ -114,10 +127,23 @@ def table_named(key: bytes | None) -> str:
     return key[len(_NAMED) : key.find(b'"', len(_NAMED))].decode("ascii", "replace")
 
 
-@lru_cache(1 << 17)
-def _routed(topology: str, topics: TopicRouting, name: str) -> str:
-    parts = name.split(".")
-    if len(parts) != 4 or parts[0] != topology:
+def database_named(key: bytes | None) -> str:
+    """Return the database of the table that the key of a record names. Raises ValueError if it names none."""
+    parts = table_named(key).split(".")
+    if len(parts) != 4:
+        raise ValueError("no table in its key")
+    return unescaped(parts[2])
+
+
+def _routed(routing: Routing, name: str) -> str:
+    parts, topics = name.split("."), routing.topics
+    if len(parts) != 4 or parts[0] != routing.topology:
+        return name
+    table = table_of(routing.topology, name) if routing.merged else None
+    merged = None if table is None else merged_of(table, routing.merged) or merged_named(table, routing.merged)
+    if merged is not None:
+        return change_topic(routing.topology, merged.table_id)
+    if topics == "per_table":
         return name
     return ".".join(parts[:3]) if topics == "per_database" else f"{parts[0]}.{parts[1]}.all_tables"
 

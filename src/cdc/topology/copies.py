@@ -11,6 +11,11 @@ from cdc.topology.topology import Source
 _LONGEST = 63  # characters of a table's name in a topology
 
 
+def declared_tables(source: Source) -> tuple[TableId, ...]:
+    """Return the tables that the `tables:` of a source declare: the listed ones and the merged ones."""
+    return (*source.tables, *(one.table_id for one in source.merged))
+
+
 def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, TableId]]:
     """Return (name of the copy, source table) for a pattern: `shop.*`, `shop.orders` or `shop.database.table`.
 
@@ -23,7 +28,7 @@ def copies_of(pattern: str, sources: Mapping[str, Source]) -> list[tuple[str, Ta
     source = sources[name]
     found = [
         (_copy_name(table), table)
-        for table in source.tables
+        for table in declared_tables(source)
         if rest in ("*", f"{table.database}.{table.table}", table.name, f"{dotted(table.database)}.*")
         or (table.database == source.database and rest in (table.table, dotted(table.table)))
     ]

@@ -17,6 +17,7 @@ from cdc.grammar.keys import Keys, Section, empty_mapping, named
 from cdc.grammar.values import NAME, Value, YamlFile
 from cdc.model.escapes import table_parts
 from cdc.model.filters import FilterPolicy, TableRule
+from cdc.model.patterns import is_pattern
 from cdc.model.schema import TableId
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
@@ -27,7 +28,7 @@ from cdc.topology.reader_names import check_names
 from cdc.topology.reader_panels import DASHBOARD, read_dashboard
 from cdc.topology.reader_poll import check_capture, read_poll, refuse_filters
 from cdc.topology.reader_postgres import check_slots, read_postgres
-from cdc.topology.reader_rules import RULE, TOPIC_RULE, read_rule
+from cdc.topology.reader_rules import RULE, TOPIC_RULE, read_merged, read_rule
 from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_postgres_server, read_solr
 from cdc.topology.reader_streams import MirrorReader, check_keys, check_mirrors, messages_alone, read_syslog
 from cdc.topology.reader_tls import read_replica, read_tls
@@ -111,7 +112,11 @@ def read_source(text: str, *, name: str, file: str) -> Source:
     node = reader.composed(text, "the keys of a source")
     if node is None:
         reader.fail(1, "(top)", "nothing", "the keys of a source")
-    return named(Value(_under(name, node), "", reader), SOURCE, _source)[name]
+    found: Source = named(Value(_under(name, node), "", reader), SOURCE, _source)[name]
+    if found.merged:
+        what = f"pattern {found.merged[0].table_id.name} in a source that agents capture"
+        reader.fail(1, "tables", what, "the names of single tables")
+    return found
 
 
 def _under(name: str, node: yaml.Node) -> yaml.MappingNode:
@@ -143,12 +148,17 @@ def _source(name: str, s: Section) -> Source:
     by_login = not by_url and mirror is None and not syslog
     if kind == "maxscale":
         check_keys(s, table_rules)
+    where = {"polled": polled, "policy": policy, "agent": "agent" in s.pairs}
+    where["snapshot"] = "snapshot" in s.pairs
+    merged = read_merged(s, kind, table_rules, where)
+    listed = (table for table, rule in table_rules.items() if policy == "drop" or not rule.empty)
     return Source(
         name=name,
         type=kind,
         url=s.take("url", ""),
         database=database,
-        tables=tuple(table for table, rule in table_rules.items() if policy == "drop" or not rule.empty),
+        tables=tuple(table for table in listed if not is_pattern(table.database)),
+        merged=merged,
         filter_policy=policy,
         rules=table_rules,
         position_lost=s.take("position_lost"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from cdc.model import naming
 from cdc.model.escapes import dotted
 from cdc.model.schema import TableId
+from cdc.topology.copies import declared_tables
 from cdc.topology.topology import Source, Topology
 
 
@@ -17,7 +18,7 @@ def check_names(topology: Topology) -> None:
     taken = {naming.distinguished(topic): topic for topic in own}
     for source in topology.sources.values():
         common = set[str]()
-        for place, table in enumerate(source.tables):
+        for place, table in enumerate(declared_tables(source)):
             topic = topology.routing.topic_of(table)
             if topology.routing.shares(naming.change_topic(topology.name, table)):
                 if topic in common:

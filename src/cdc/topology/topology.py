@@ -12,6 +12,7 @@ from cdc.model.errors import TopologyError
 from cdc.model.escapes import meanings
 from cdc.model.filters import FilterPolicy, TableRule, Unrepresentable, is_captured
 from cdc.model.naming import Routing, TopicRouting
+from cdc.model.patterns import MergedTable, merged_named, merged_of
 from cdc.model.polling import Poll
 from cdc.model.schema import TableId
 from cdc.model.tls import TLS_IF_OFFERED, PostgresServer, SearchServer, SecuredAddress, Tls, is_loopback
@@ -77,9 +78,10 @@ class Source:
     """A source to capture: a database server, or a stream.
 
     `database` is the default database of table names without one. `tables` are the listed tables, and `rules` their
-    options. With `filter_policy` drop, capture reads only the listed tables. With accept, it reads every table of
-    `databases` that is not listed without options. `position_lost` is what to do if the server's log does not contain
-    the stored position: `auto` reads all tables again if the log was purged, and stops if it is another one.
+    options. `merged` are the tables that `tables:` declares by patterns; `rules` has their options. With
+    `filter_policy` drop, capture reads only the listed tables. With accept, it reads every table of `databases` that is
+    not listed without options. `position_lost` is what to do if the server's log does not contain the stored position:
+    `auto` reads all tables again if the log was purged, and stops if it is another one.
     `cascades`: whether to re-read rows that foreign keys change, because the log does not contain them.
     `heartbeat_interval_ms` is how often an idle capture commits its position (0: whenever it has moved).
     `unrepresentable` is what to publish for a value that has no canonical form: NULL, the server's text, or the row as
@@ -94,9 +96,9 @@ class Source:
     `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
     the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
     `permitted` returns the policy's rule of any table, None if the table must not leave the host. `sharing` returns how
-    many sources of the agent poll the same table. With `most_slots`
-    replication slots of Tailorbird at the server, no further one is created; None: no limit. `snapshot` is the replica
-    from which tables are read, if that is another server. `repr` omits `password` and `url`.
+    many sources of the agent poll the same table. With `most_slots` replication slots of Tailorbird at the server, no
+    further one is created; None: no limit. `snapshot` is the replica from which tables are read, if that is another
+    server. `repr` omits `password` and `url`.
     """
 
     name: str
@@ -114,6 +116,7 @@ class Source:
     delivery: Delivery = "exactly_once"
     filter_policy: FilterPolicy = "drop"
     rules: Mapping[TableId, TableRule] = field(default_factory=dict)
+    merged: tuple[MergedTable, ...] = ()
     position_lost: PositionLostAction = "auto"
     cascades: Literal["follow", "ignore"] = "follow"
     snapshot_max_threads: int = 2
@@ -146,8 +149,8 @@ class Source:
         """Return whether a table's rows are captured. A policy of the database's host may forbid it."""
         if self.permitted is not None and self.permitted(table) is None:
             return False
-        if not self.rules and self.filter_policy == "drop":
-            return table in self._listed
+        if self.merged or (not self.rules and self.filter_policy == "drop"):
+            return table in self._listed or merged_of(table, self.merged) is not None
         return is_captured(self.filter_policy, self.rules, self.databases, table)
 
     def rule_of(self, table: TableId) -> TableRule | None:
@@ -156,7 +159,8 @@ class Source:
         If the source has none, the policy's apply, also to a table that is only listed: its definition leaves the host.
         None if neither has any.
         """
-        own = self.rules.get(table)
+        merged = merged_of(table, self.merged)
+        own = self.rules.get(table if merged is None else merged.table_id)
         if own is not None and not own.empty:
             return own
         return (self.permitted(table) if self.permitted is not None else None) or own
@@ -342,7 +346,8 @@ class Topology:
     @property
     def routing(self) -> Routing:
         """Return the mapping from tables to topics in Kafka."""
-        return Routing(topology=self.name, topics=self.log.topics)
+        merged = (one for source in self.sources.values() for one in source.merged)
+        return Routing(topology=self.name, topics=self.log.topics, merged=tuple(merged))
 
     def line(self, path: str) -> int:
         """Return the line of the value at a dotted path (`tables.t.query`), or of its nearest ancestor with one."""
@@ -361,7 +366,7 @@ class Topology:
             return None
         source = self.sources[parts[0]]
         wanted = TableId(source=parts[0], database=parts[1] if len(parts) == 3 else source.database, table=parts[-1])
-        return wanted if source.captures(wanted) else None
+        return wanted if merged_named(wanted, source.merged) or source.captures(wanted) else None
 
     def lateness(self, table: TableId) -> float | None:
         """Return by how many seconds a row of an append-only table may be late; None for any other table."""
@@ -369,10 +374,9 @@ class Topology:
         return rule.watermark if rule is not None and rule.append_only else None
 
     def table_named(self, text: str) -> TableId | None:
-        """Return the captured table of `source.table` or `source.database.table`, whose names may contain dots; None if
-        none is.
+        """Return the captured table of `source.table` or `source.database.table`, None if none is.
 
-        If the text fits several tables, the one in the source's default database is returned.
+        Names may contain dots. If the text fits several tables, the one in the source's default database is returned.
         """
         name, _, rest = text.partition(".")
         if name not in self.sources:
@@ -390,10 +394,6 @@ class Topology:
         named = self.table_named(text)
         if named is not None and among in (None, named.source):
             return [named]
-        wanted = [
-            TableId(source=one.name, database=database, table=table)
-            for one in sources
-            for database, table in meanings(text, one.database)
-            if database and table
-        ]
-        return [one for one in dict.fromkeys(wanted) if self.sources[one.source].captures(one)]
+        found = ((one.name, *names) for one in sources for names in meanings(text, one.database) if all(names))
+        wanted = dict.fromkeys(TableId(source=name, database=d, table=t) for name, d, t in found)
+        return [one for one in wanted if self.sources[one.source].captures(one)]

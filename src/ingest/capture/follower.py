@@ -176,7 +176,7 @@ class Follower:
             self._settling = session.limits.ask
         records = update_left_out(
             transactions.tables, self._repairs, session.recorder, session.observer, transactions.number,
-            int(now * 1000),
+            transactions.next_position, int(now * 1000),
             reads=session.dumps and session.rereads,
         )  # fmt: skip
         if records:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cdc.model.errors import Skippable
+from cdc.model.event import Position
 from cdc.model.schema import TableId
 from ingest.capture.observer import Observer
 from ingest.ddl.catalog import TableDefinition
@@ -27,6 +28,7 @@ def update_left_out(
     recorder: Recorder,
     observer: Observer,
     number: Callable[[], int],
+    position: Callable[[], Position],
     now_ms: int,
     *,
     reads: bool = True,
@@ -34,7 +36,7 @@ def update_left_out(
     """Record tables that are newly left out, and start snapshots of tables that are supported again.
 
     Returns the records to append. `number` takes the next sequence number. Without `reads`, tables are captured again
-    without a snapshot.
+    without a snapshot. `position` is the one in the source's log.
     """
     if not tables.unsettled:
         return []
@@ -61,13 +63,29 @@ def update_left_out(
         if held is None or not _is_same(held, why):
             since, rows = (held["since_ms"], held["rows"]) if held else (now_ms, 0)
             left = LeftOutTable(since_ms=since, rows=rows, why=why.message, remedy=why.hint)
+            if held and held.get("ended"):
+                left["ended"] = True
             tables.passed[name_of(table)] = left
             number()
+        if tables.merged.contains(table):
+            records += _end_rows(tables, recorder, table, position(), number, now_ms)
         if name_of(table) not in tables.reported:
             tables.reported.add(name_of(table))
             observer.phase("table is left out", table=str(table), why=why.message, remedy=why.hint)
     tables.reported.intersection_update(tables.passed)
     return records
+
+
+def _end_rows(
+    tables: Tables, recorder: Recorder, table: TableId, position: Position, number: Callable[[], int], now_ms: int
+) -> list[Record]:
+    """Return the marker that ends the rows of a table that no longer fits into its merged table, once."""
+    left, schema = tables.passed[name_of(table)], recorder.published.get(table)
+    if left.get("ended"):
+        return []
+    left["ended"] = True
+    # without a schema no row of it was published
+    return [] if schema is None else [recorder.writer(schema).marker(position, number(), now_ms)]
 
 
 def _is_same(held: LeftOutTable, why: Skippable) -> bool:

@@ -159,7 +159,8 @@ class Session(CaptureParts):
             seen = replace(seen, catalog=begun.catalog)
         change = tables.begin(seen.catalog)
         self.log.extend(self.recorder.history(change.history))
-        self.log.extend(self.recorder.schema(s) for s in change.schemas if recovered.schemas.get(s.table_id) != s)
+        shown = (*change.schemas, *change.merged)
+        self.log.extend(self.recorder.schema(s) for s in shown if recovered.schemas.get(s.table_id) != s)
         if checkpoint is None:
             assert head is not None, "a first start has the end of the log"
             checkpoint = Checkpoint(position=head, snapshot="running" if self.mode == "initial" else "done", ts_ms=0)
@@ -213,7 +214,7 @@ class Session(CaptureParts):
         published = {schema.table_id: schema for schema in tables.schemas()}
         change = tables.adopt(catalog, checkpoint.position)
         self.log.extend(self.recorder.history(change.history))
-        self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
+        self.log.extend(self.recorder.schema(schema) for schema in (*change.schemas, *change.merged))
         whys = dict.fromkeys(rekeyed(published, change), "the table's key was replaced: it is read again")
         whys |= {tables.id_of(name): "the table was replaced by a new one: it is read again" for name in again}
         for table, why in sorted(whys.items(), key=str):
@@ -239,6 +240,8 @@ class Session(CaptureParts):
         Tables with lost records, or that were not captured for a time, are read again if possible.
         """
         number = checkpoint.position.sequence + (REPLAYED not in checkpoint.state)
+        merged = tables.merged.schemas()
+        self.log.extend(self.recorder.schema(s) for t, s in merged.items() if recovered.schemas.get(t) != s)
         for schema in tables.schemas():
             table, where = schema.table_id, tables.where(schema.table_id)
             if table.name in tables.passed:
@@ -279,7 +282,7 @@ class Session(CaptureParts):
         place = replace(head, sequence=number)
         change = tables.adopt(seen.catalog, place)
         self.log.extend(self.recorder.history(change.history))
-        self.log.extend(self.recorder.schema(schema) for schema in change.schemas)
+        self.log.extend(self.recorder.schema(schema) for schema in (*change.schemas, *change.merged))
         for schema in tables.schemas():
             repairs.snapshots.start(schema.table_id, initial=repairs.snapshots.reads, marker=number)
         return commits.commit(replace(checkpoint, position=place, open=None), repairs)

@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from cdc.model.errors import Fatal, Retriable
 from cdc.model.event import Position
 from cdc.model.naming import change_topic, history_topic, schemas_topic
+from cdc.model.patterns import is_pattern
 from cdc.model.schema import TableId
 from cdc.process.kafka_foreign import own_record
 from cdc.topology.topology import Topology
@@ -62,7 +63,9 @@ class KafkaChanges:
         return tuple(
             table
             for table in sorted(self._schemas.records.tables())
-            if table.source in self._sources and self._routing.topic_of(table) in ends
+            if table.source in self._sources
+            and not is_pattern(table.database)  # its tables have the changes
+            and self._routing.topic_of(table) in ends
         )
 
     def begins(self, table: TableId) -> Offsets:

@@ -50,7 +50,7 @@ class SchemaRecords:
         """Return the published schemas of a table, by sequence number. Raises KeyError if there is none."""
         newest = self._newest[table]
         source = self._topology.sources.get(table.source)
-        rule = source.rules.get(table) if source is not None else None
+        rule = source.rule_of(table) if source is not None else None
         found: dict[int, TableSchema] = {}
         # of two records with one number, that of the change is used and not that of the state
         for _, (of, number, schema) in sorted(self._history.items(), key=lambda record: record[0].startswith('["c')):

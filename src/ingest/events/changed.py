@@ -17,7 +17,8 @@ class TablesChanged:
     `numbered`: it took a sequence number. `refused` maps captured tables that are in quarantine from here on to the
     reason. `rewritten` are captured tables to re-read, because only the server knows their new values. `existed` are
     the captured tables that a statement names or changes, and that existed before it. `before` are the schemas of those
-    of them that were published. `tables` are all tables that may be published differently from here on.
+    of them that were published. `tables` are all tables that may be published differently from here on. `merged` are
+    the new schemas of merged tables.
     """
 
     history: Sequence[HistoryRecord] = ()
@@ -28,4 +29,5 @@ class TablesChanged:
     rewritten: tuple[TableId, ...] = ()
     existed: tuple[TableId, ...] = ()
     tables: frozenset[TableId] = frozenset()
+    merged: tuple[TableSchema, ...] = ()
     before: Mapping[TableId, TableSchema] = field(default_factory=dict)

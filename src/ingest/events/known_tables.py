@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from cdc.model.escapes import meanings
 from cdc.model.identifiers import fold_identifier
+from cdc.model.patterns import MergedTable
 from cdc.model.schema import TableId
 from ingest.binlog.reading.effects import TableEffect, effects
 from ingest.ddl.catalog import Catalog
@@ -26,10 +27,13 @@ class KnownTables(ABC):
 
     def __init__(
         self, source: str, databases: Iterable[str], captured: Callable[[str, str], bool], dialect: Dialect,
-        default_charset: str | None,
+        default_charset: str | None, merged: Iterable[MergedTable] = (),
     ) -> None:  # fmt: skip
         self.source, self._captured, self._dialect, self._default_charset = source, captured, dialect, default_charset
         self.databases = frozenset(fold_identifier(database) for database in databases)
+        # words of statements that may concern a merged table: its tables' name, or a whole database
+        names = {fold_identifier(one.table_id.table) for one in merged}
+        self._merged_words = (*sorted(names), "database", "schema") if names else ()
         # database names that are not plain words appear in quotes; quotes in them are doubled
         odd = [name for name in self.databases if not _WORD.fullmatch(name)]
         self._quoted = frozenset(name for name in odd if not _QUOTE.search(name))
@@ -91,4 +95,5 @@ class KnownTables(ABC):
             or any(word in self.databases for word in _WORD.findall(low))
             or not self._quoted.isdisjoint(_QUOTE.split(low) if self._quoted else ())
             or any(name in low for name in self._doubled)
+            or any(word in low for word in self._merged_words)
         )

@@ -7,7 +7,7 @@ A table in quarantine has an entry, too: its rows are kept as raw events until i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from cdc.model.errors import Skippable
 from cdc.model.naming import distinguished, escaped_table
@@ -23,20 +23,26 @@ class LeftOutTable(TypedDict):
     """State of a table that is left out.
 
     `since_ms` is the commit time, at the source, of the first skipped row, or the time when the cause was found. `rows`
-    is the number of skipped rows. `why` and `remedy` are as in an error message.
+    is the number of skipped rows. `why` and `remedy` are as in an error message. `ended`: the rows that were published
+    before have ended, because the table does not fit into its merged table.
     """
 
     since_ms: int
     rows: int
     why: str
     remedy: str
+    ended: NotRequired[bool]  # false in states of older versions
 
 
 def left_out_of(state: Mapping[str, Any]) -> dict[str, LeftOutTable]:
     """Return the tables that are left out, by `database.table`, from a checkpoint's state."""
     return {
         name: LeftOutTable(
-            since_ms=found.get("since_ms", 0), rows=found.get("rows", 0), why=found["why"], remedy=found["remedy"]
+            since_ms=found.get("since_ms", 0),
+            rows=found.get("rows", 0),
+            why=found["why"],
+            remedy=found["remedy"],
+            ended=found.get("ended", False),
         )
         for name, found in state.get("left_out", {}).items()
     }
@@ -118,6 +124,16 @@ class SkippedTables:
         self.passed, self.reported = dict[str, LeftOutTable](), set[str]()
         self._unread, self._pause, self._again = dict[TableId, Skippable](), 0.0, 0.0
         self._undecided: set[TableId] | None = None  # None: all tables
+
+    def skip(self, table: TableId, why: Skippable, rows: int, ms: int) -> None:
+        """Count skipped rows of a table that is left out. `ms` is their commit time at the source."""
+        held = self.passed.get(table.name)
+        since, before = (held["since_ms"], held["rows"]) if held else (ms, 0)
+        self.passed[table.name] = LeftOutTable(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
+        if held and held.get("ended"):
+            self.passed[table.name]["ended"] = True
+        if held is None:
+            self.decide_again((table,))
 
     @property
     def unsettled(self) -> bool:

@@ -14,6 +14,7 @@ from cdc.model.event import Position
 from cdc.model.filters import TableRule, shape_of
 from cdc.model.history import ChangeRecords, History, SchemaChange, history_from_records
 from cdc.model.history import Record as HistoryRecord
+from cdc.model.patterns import MergedTable
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.persistent import changed_keys
 from ingest.binlog.format.columns import ColumnHint, LoggedColumn
@@ -25,9 +26,9 @@ from ingest.events.changed import TablesChanged
 from ingest.events.columns import same_columns
 from ingest.events.hidden import Trim, hints_of, trim_of
 from ingest.events.known_tables import KnownTables
-from ingest.events.left_out import Kind, LeftOutTable, Refused, SkippedTables, TopicNames, absent, refused_kind, unnamed
+from ingest.events.left_out import Kind, Refused, SkippedTables, TopicNames, absent, refused_kind, unnamed
 from ingest.events.log_events import Row, StatementLogged, TableAltered, TableDescribed
-from ingest.events.published import not_captured, published
+from ingest.events.published import MergedSchemas, not_captured, published
 from ingest.events.restricted import Restriction
 
 _BEGINNING = Position(file="", pos=0, gtid_set="", sequence=0)
@@ -53,10 +54,12 @@ class Tables(KnownTables, SkippedTables):
         kinds: Mapping[tuple[str, str], Kind] | None = None,
         refused: Refused | None = None,
         restriction: Restriction | None = None,
+        merged: Iterable[MergedTable] = (),
     ) -> None:
+        self.merged = MergedSchemas(merged := tuple(merged))
         self._rule_of, self.restriction = rule_of, restriction
         self._listed, self._kinds, self._refused = frozenset(listed), dict(kinds or {}), dict(refused or {})
-        KnownTables.__init__(self, source, databases, captured, dialect, default_charset)
+        KnownTables.__init__(self, source, databases, captured, dialect, default_charset, merged)
         SkippedTables.__init__(self)
         self._topics, self._engineless = TopicNames(), set[TableName]()  # tables whose engine no statement names
         self.history = History()
@@ -66,6 +69,7 @@ class Tables(KnownTables, SkippedTables):
         self._shown = dict[TableId, tuple[tuple[str, str], ...]]()
         # by table: the schema on the server and the keys, and the schema that is published for them
         self._derived = dict[TableId, tuple[TableSchema, tuple[Key, ...], TableSchema]]()
+        self._fit = frozenset[TableId]()  # tables of merged tables that may fit now, or no longer
 
     def _catalog_changed(self, before: Catalog) -> None:
         for name in changed_keys(before.tables, self.catalog.tables):
@@ -79,6 +83,10 @@ class Tables(KnownTables, SkippedTables):
                 (self._topics.remove if new is None else self._topics.add)(table)
                 self.decide_again(self._topics.others(table))
             self.decide_again((table,))
+            if self.merged.contains(table):
+                state = self.history.last_state(table)
+                self._fit |= self.merged.put(table, None if state is None else state.schema, self._published)
+        self.decide_again(self._fit)
         self.decide_again(map(self.id_of, changed_keys(before.unknown, self.catalog.unknown)))
 
     def begin(self, catalog: Catalog) -> TablesChanged:
@@ -120,7 +128,9 @@ class Tables(KnownTables, SkippedTables):
         if why_not := self._refused.get((table.database, table.table)):
             raise Skippable(*why_not)
         self._refuse_kind(table)
-        return self._published(state.schema)
+        found = self._published(state.schema)
+        self.merged.refuse(found)
+        return found
 
     def why_left_out(self, table: TableId) -> Skippable | None:
         """Return why a table is left out. None if its rows are published, or in quarantine."""
@@ -157,14 +167,8 @@ class Tables(KnownTables, SkippedTables):
 
     def pass_over(self, table: TableId, why: Skippable, rows: int, ms: int) -> None:
         """Count skipped rows of a table that is left out. `ms` is their commit time at the source."""
-        if self._is_sequence(table) and table not in self._listed:
-            return
-        name = table.name
-        held = self.passed.get(name)
-        since, before = (held["since_ms"], held["rows"]) if held else (ms, 0)
-        self.passed[name] = LeftOutTable(since_ms=since, rows=before + rows, why=why.message, remedy=why.hint)
-        if held is None:
-            self.decide_again((table,))
+        if not self._is_sequence(table) or table in self._listed:
+            self.skip(table, why, rows, ms)
 
     def show(self, kinds: Mapping[tuple[str, str], Kind], refused: Refused | None) -> None:
         """Set type and engine of the server's relations, and (unless None) which tables cannot be captured."""
@@ -368,9 +372,10 @@ class Tables(KnownTables, SkippedTables):
                 refused[state.table_id] = str(error)
         written = ChangeRecords(self.restriction.stored(change) if self.restriction else change)
         self.written += len(written)
-        concerned = frozenset(tables).union(*map(self._topics.others, tables))
+        concerned = frozenset(tables).union(self._fit, *map(self._topics.others, tables))
+        self._fit, merged = frozenset(), self.merged.take_changed()
         return TablesChanged(
-            history=written, schemas=tuple(schemas), refused=refused, numbered=True, tables=concerned
+            history=written, schemas=tuple(schemas), refused=refused, numbered=True, tables=concerned, merged=merged
         )  # fmt: skip
 
     def _published(self, schema: TableSchema) -> TableSchema:

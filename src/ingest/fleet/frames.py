@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 
-from cdc.model.compression import zstd
+from cdc.compression import zstd
 from cdc.model.errors import Fatal
 from ingest.records.capture_interfaces import Record
 

@@ -60,7 +60,7 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
         return source is not None and source.poll is None and source.captures(table)
 
     def masked(schema: TableSchema) -> tuple[str, ...]:
-        rule = topology.sources[schema.table_id.source].rules.get(schema.table_id, TableRule())
+        rule = topology.sources[schema.table_id.source].rule_of(schema.table_id) or TableRule()
         return tuple(column.name for column in schema.columns if rule.mask_of(column.name) is not None)
 
     stores: list[SqlRows] = []

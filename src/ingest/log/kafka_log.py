@@ -115,13 +115,12 @@ class KafkaLog:
         if stored is None:
             return Recovered(schemas=schemas, history=history)
         checkpoint, ends = checkpoint_from(stored)
-        known = {*self._topics.changes, *(ends if self._topics.open_ended else ())}
+        appeared = {name for name in ends if self._topics.may_contain(self._routing.topic(name))}
+        known = {*self._topics.changes, *appeared}
         behind = {name for name in known if self._moved(name, ends)}
         for topic, offsets in ends.items():
-            if (topic in self._ends or self._topics.open_ended) and not self._routing.shares(topic):
-                self._add(topic).update(offsets)
-            elif self._topics.open_ended:
-                self._add(topic)
+            if topic in self._ends or topic in appeared:
+                self._add(topic).update({} if self._routing.shares(topic) else offsets)
         with self._translated("compare the topics' ends with the position"):
             lost = self._lost()
         for topic, offsets in ends.items():
@@ -191,8 +190,7 @@ class KafkaLog:
 
     def extend(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.extend`. Waits while 100,000 records or 32 MiB are in flight."""
-        shared = self._routing.topics != "per_table"
-        left = map(self._routed, records) if shared else iter(records)
+        left = map(self._routed, records) if self._routing.shares_any else iter(records)
         while some := list(islice(left, _PIECE)):
             if not self._made.issuperset([record.topic for record in some]):
                 some = self._held_back(some)

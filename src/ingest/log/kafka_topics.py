@@ -24,6 +24,7 @@ from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.identifiers import fold_identifier
 from cdc.process.kafka_admin import INVALID_TOPIC, WantedTopic, add_partitions, create_topics
+from cdc.topology.copies import declared_tables
 from cdc.topology.topology import Log, Source, Topology
 
 MAX_MESSAGE = 16 * 1024 * 1024  # maximum bytes of a record batch; `images.MAX_IMAGE` keeps records below it
@@ -53,7 +54,8 @@ class SourceTopics:
     """Names of a source's topics, number of partitions of its change topics, and its partition of `…positions`.
 
     `changes` are the `naming.change_topic` of its tables. `open_ended`: more may appear, for tables that the topology
-    does not list. `made` are the topics of changes in Kafka that are known to exist (`naming.Routing`).
+    does not list. `merged` are the topics of merged tables. `made` are the topics of changes in Kafka that are known to
+    exist (`naming.Routing`).
     """
 
     changes: tuple[str, ...]
@@ -64,7 +66,12 @@ class SourceTopics:
     positions: str
     positions_partition: int
     open_ended: bool = False
+    merged: frozenset[str] = frozenset()
     made: frozenset[str] = frozenset()
+
+    def may_contain(self, topic: str) -> bool:
+        """Return whether a topic in Kafka may contain tables that the topology does not list."""
+        return self.open_ended or topic in self.merged
 
 
 def source_topics(topology: Topology, source: Source) -> SourceTopics:
@@ -76,7 +83,7 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
     names = list(topology.sources)
     place = names.index(source.name) if source.name in names else zlib.crc32(source.name.encode()) % _PLACES
     return SourceTopics(
-        changes=tuple(naming.change_topic(topology.name, table) for table in source.tables),
+        changes=tuple(naming.change_topic(topology.name, table) for table in declared_tables(source)),
         partitions=topology.log.partitions,
         schemas=naming.schemas_topic(topology.name),
         history=naming.history_topic(topology.name),
@@ -84,6 +91,7 @@ def source_topics(topology: Topology, source: Source) -> SourceTopics:
         positions=naming.positions_topic(topology.name),
         positions_partition=place,
         open_ended=source.filter_policy == "accept",
+        merged=frozenset(naming.change_topic(topology.name, one.table_id) for one in source.merged),
     )
 
 

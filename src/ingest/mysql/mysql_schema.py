@@ -136,17 +136,17 @@ def holds(connection: Connection, source: Source, position: Position) -> bool:
 
 _COLUMNS = """SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, CHARACTER_SET_NAME,
 COLLATION_NAME, COLUMN_DEFAULT, EXTRA, GENERATION_EXPRESSION
-FROM information_schema.COLUMNS WHERE TABLE_SCHEMA IN ({}) ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
+FROM information_schema.COLUMNS WHERE {} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _STATISTICS = """SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, COLUMN_NAME, NON_UNIQUE
-FROM information_schema.STATISTICS WHERE TABLE_SCHEMA IN ({})
+FROM information_schema.STATISTICS WHERE {}
 ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"""
 _TABLES = """SELECT t.TABLE_SCHEMA, t.TABLE_NAME, c.CHARACTER_SET_NAME, t.TABLE_TYPE, t.ENGINE, t.TABLE_COLLATION
 FROM information_schema.TABLES t
 LEFT JOIN information_schema.COLLATION_CHARACTER_SET_APPLICABILITY c ON c.COLLATION_NAME = t.TABLE_COLLATION
-WHERE t.TABLE_SCHEMA IN ({}) ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME"""
+WHERE {} ORDER BY t.TABLE_SCHEMA, t.TABLE_NAME"""
 _SCHEMATA = """SELECT SCHEMA_NAME, DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME
 FROM information_schema.SCHEMATA
-WHERE SCHEMA_NAME IN ({})"""
+WHERE {}"""
 
 _COLUMN_NAMES = (
     "table_schema", "table_name", "column_name", "column_type", "is_nullable", "character_set_name", "collation_name",
@@ -163,14 +163,12 @@ def seen(connection: Connection, source: Source) -> ServerTables:
     """Return all tables of the captured databases as information_schema shows them, and the server's dialect."""
     with translated(source, "read the tables' columns"):
         dialect, charset = dialect_of(connection, source)
-        databases = sorted(
-            {fold_identifier(name) for name in source.databases} if dialect.fold_names else source.databases
-        )
-        marks = ", ".join(["%s"] * len(databases))
 
         def rows(sql: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
             # one by one: those of 20,000 tables take hundreds of MiB
-            for found in each(connection, sql.format(marks), *databases):
+            of_tables = ("SCHEMA_NAME",) if sql is _SCHEMATA else ("TABLE_SCHEMA", "TABLE_NAME")
+            which, arguments = in_databases(source, dialect, *of_tables)
+            for found in each(connection, sql.format(which), *arguments):
                 row = dict(zip(names, found, strict=True))
                 if "table_name" in row:
                     place = dialect.table_name(str(row["table_schema"]), str(row["table_name"]))
@@ -191,6 +189,18 @@ def seen(connection: Connection, source: Source) -> ServerTables:
     reads = _can_read(connection, source, dialect)
     left_out = dict(_unnamed(connection, source, names))
     return ServerTables(catalog=catalog, dialect=dialect, kinds=kinds, reads=reads, left_out=left_out)
+
+
+def in_databases(source: Source, dialect: Dialect, database: str, table: str = "") -> tuple[str, list[str]]:
+    """Return the condition that a row of information_schema is of a captured database, or a table of a merged one, and
+    its arguments. `database` and `table` are the names of columns; without `table`, all tables of a database count."""
+    known = sorted({fold_identifier(name) for name in source.databases} if dialect.fold_names else source.databases)
+    conditions, arguments = [f"{database} IN ({', '.join(['%s'] * len(known))})"], known
+    for merged in source.merged:
+        of_table = f" AND {table} = %s" if table else ""
+        conditions.append(f"({database} LIKE %s ESCAPE '!'{of_table})")
+        arguments += [merged.like(), *([merged.table_id.table] if table else [])]
+    return f"({' OR '.join(conditions)})", arguments
 
 
 def _unnamed(
@@ -257,9 +267,9 @@ def _can_read(connection: Connection, source: Source, dialect: Dialect) -> bool:
 
 
 def captured_schemas(connection: Connection, source: Source) -> dict[TableId, TableSchema]:
-    """Return the current schemas of all captured tables, without those that are left out."""
+    """Return the current schemas of all captured tables, without those that are left out, and of merged tables."""
     _, change = _tables(connection, source)
-    return {schema.table_id: schema for schema in change.schemas}
+    return {schema.table_id: schema for schema in (*change.schemas, *change.merged)}
 
 
 def _tables(connection: Connection, source: Source) -> tuple[Tables, TablesChanged]:
@@ -270,7 +280,7 @@ def _tables(connection: Connection, source: Source) -> tuple[Tables, TablesChang
 
     tables = Tables(
         source.name, source.databases, captured, shown.dialect, rule_of=source.rule_of, listed=source.tables,
-        kinds=shown.kinds,
+        kinds=shown.kinds, merged=source.merged,
     )  # fmt: skip
     return tables, tables.begin(shown.catalog)
 

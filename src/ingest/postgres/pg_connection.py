@@ -198,6 +198,8 @@ def grants(source: Source) -> list[str]:
     who = f'"{source.username}"'
     schemas = ", ".join(f'"{schema}"' for schema in sorted(source.databases))
     tables = ", ".join(f'"{t.database}"."{t.table}"' for t in source.tables)
+    if source.merged:  # new tenants need the same: ALTER DEFAULT PRIVILEGES, or a role that may read all data
+        return [f"ALTER ROLE {who} LOGIN REPLICATION", f"GRANT pg_read_all_data TO {who}"]
     select_on = f"ALL TABLES IN SCHEMA {schemas}" if source.filter_policy == "accept" or not tables else tables
     return [
         f"ALTER ROLE {who} LOGIN REPLICATION",

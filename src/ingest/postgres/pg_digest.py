@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cdc.merkle.canonical import CoveredColumns
 from cdc.merkle.leaves import Grid
@@ -10,6 +10,8 @@ from cdc.merkle.tree import Digest
 from cdc.model.errors import UsageError
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
+from ingest.ddl.catalog import TableName
+from ingest.events.changed import TablesChanged
 from ingest.events.log_events import Image, Row
 from ingest.events.stand_in import stand_in
 from ingest.events.tables import Tables
@@ -66,6 +68,21 @@ def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[
 
     Raises UsageError for a listed table that does not exist.
     """
+    shown, change = _changed_now(connection, source)
+    return {
+        schema.table_id: (schema, shown[schema.table_id.database, schema.table_id.table]) for schema in change.schemas
+    }
+
+
+def merged_now(
+    connection: PgConnection, source: Source
+) -> tuple[dict[TableId, TableSchema], Mapping[TableName, TableShown]]:
+    """Return the current schemas of the captured tables and of merged tables, and what the server shows of tables."""
+    shown, change = _changed_now(connection, source)
+    return {schema.table_id: schema for schema in (*change.schemas, *change.merged)}, shown
+
+
+def _changed_now(connection: PgConnection, source: Source) -> tuple[Mapping[TableName, TableShown], TablesChanged]:
     shown = pg_schema.tables_of(connection, source)
     for table in source.tables:
         if (table.database, table.table) not in shown:
@@ -85,11 +102,8 @@ def tables_now(connection: PgConnection, source: Source) -> dict[TableId, tuple[
     def captured(database: str, table: str) -> bool:
         return source.captures(TableId(source=source.name, database=database, table=table))
 
-    tables = Tables(source.name, source.databases, captured, seen.dialect, rule_of=source.rule_of)
-    change = tables.begin(seen.catalog)
-    return {
-        schema.table_id: (schema, shown[schema.table_id.database, schema.table_id.table]) for schema in change.schemas
-    }
+    tables = Tables(source.name, source.databases, captured, seen.dialect, rule_of=source.rule_of, merged=source.merged)
+    return shown, tables.begin(seen.catalog)
 
 
 def digests_of(

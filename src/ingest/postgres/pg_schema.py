@@ -18,7 +18,7 @@ from ingest.postgres.harmless import STORED_FROM, Member, Refusal, refusal_of
 from ingest.postgres.messages import lsn_of, record_end
 from ingest.postgres.pg_connection import PgConnection, connected, translated
 from ingest.postgres.relations import TableShown
-from ingest.postgres.selects import literal
+from ingest.postgres.selects import in_schemas
 from ingest.records.capture_interfaces import ServerTables
 
 OLDEST = 150_000
@@ -191,8 +191,7 @@ def table_by_oid(connection: PgConnection, source: Source, oid: int, types: PgTy
 
 def tables_of(connection: PgConnection, source: Source) -> dict[TableName, TableShown]:
     """Return all tables in the captured schemas whose kind can be published."""
-    schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
-    return shown(connection, source, f"n.nspname IN ({schemas})", types_of(connection, source))
+    return shown(connection, source, in_schemas(source), types_of(connection, source))
 
 
 def absent(source: Source, table: TableId) -> Refusal:
@@ -216,7 +215,7 @@ def refused(source: Source, table: TableId, one: TableShown, version: int, *, st
     )
     if found is not None:
         return found
-    rule = source.rules.get(table)
+    rule = source.rule_of(table)
     key = (rule.message_key_columns if rule else ()) or keys.get("PRIMARY", ())
     alter = f'ALTER TABLE "{table.database}"."{table.table}" REPLICA IDENTITY FULL'
     named = {"f": None, "d": keys.get("PRIMARY", ()), "i": keys.get(REPLICA, ()), "n": ()}[one.identity]

@@ -25,7 +25,7 @@ from ingest.postgres.harmless import STORED_FROM, Member, refusal_of
 from ingest.postgres.messages import lsn_of
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_slot import Names
-from ingest.postgres.selects import literal
+from ingest.postgres.selects import in_schemas
 from ingest.postgres.watched import ColumnLook, TableLook, changed
 
 OFTEN = 1.0  # minimum seconds between checks
@@ -37,7 +37,7 @@ c.xmin FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_publication_rel r ON r.prrelid = c.oid AND r.prpubid = {number}
 LEFT JOIN pg_publication_namespace s ON s.pnnspid = n.oid AND s.pnpubid = {number}
 WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
-AND (n.nspname IN ({schemas}) OR r.oid IS NOT NULL)"""
+AND ({schemas} OR r.oid IS NOT NULL)"""
 _COLUMNS = """SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.xmin,
 (a.atthasdef OR a.attidentity <> '' OR a.atttypid >= 16384) AND NOT a.atthasmissing FROM pg_attribute a
 WHERE a.attrelid IN ({}) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', {})
@@ -120,10 +120,9 @@ class PgWatch:
 
     def _look(self) -> None:
         connection, source = self._connection, self._source
-        schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
         with connection.one_moment():
             publication = pg_publication.publication_of(connection, source, self._names)
-            rows = connection.texts(_TABLES.format(number=publication.number, schemas=schemas))
+            rows = connection.texts(_TABLES.format(number=publication.number, schemas=in_schemas(source)))
             members = pg_schema.members_of(connection, source, ", ".join(row[2] for row in rows)) if rows else []
             wanted = [row for row in rows if self._captured((row[0], row[1]))]
             seen = self._seen(wanted, members)

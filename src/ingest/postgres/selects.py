@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cdc.model.schema import TableId, TableSchema
+from cdc.topology.topology import Source
 from ingest.events.log_events import Row
 
 Argument = bytes
@@ -24,6 +25,15 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """Quote a text as an SQL literal, for statements without arguments."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def in_schemas(source: Source) -> str:
+    """Return the condition that a table `c` of pg_class, in the schema `n` of pg_namespace, may be captured."""
+    found = [f"n.nspname IN ({', '.join(map(literal, sorted(source.databases)))})"]
+    for merged in source.merged:
+        which = f"n.nspname LIKE {literal(merged.like())} ESCAPE '!'"
+        found.append(f"({which} AND c.relname = {literal(merged.table_id.table)})")
+    return f"({' OR '.join(found)})"
 
 
 def named(table: TableId) -> str:

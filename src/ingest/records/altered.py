@@ -38,7 +38,7 @@ class AlteringTransactions(Transactions):
         table = event.table
         known = self.tables.catalog.tables.get((table.database, table.table))
         before = self._known(table)
-        change = self.tables.altered(event, self._next())
+        change = self.tables.altered(event, self.next_position())
         records = self._changed(change)
         if known is None or known.identity == event.definition.identity:
             self._read_again(rekeyed({} if before is None else {table: before.schema}, change))

@@ -178,12 +178,12 @@ class Transactions:
         """Re-read tables of which rows were published that the source may not have committed."""
         raise NotImplementedError
 
-    def _next(self) -> Position:
+    def next_position(self) -> Position:
         """Return the position after a change with the next sequence number."""
         return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
 
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
-        change = self.tables.statement(event, self._next())
+        change = self.tables.statement(event, self.next_position())
         before, held = change.before, self._held(change)
         records = self._changed(change)
         truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
@@ -247,16 +247,17 @@ class Transactions:
                  else self._watcher.restart)(schema.table_id)  # fmt: skip
         for table in change.tables:
             self._writers.pop(table, None)
-        return [*self._recorder.history(change.history), *(self._recorder.schema(s) for s in change.schemas)]
+        published = (self._recorder.schema(schema) for schema in (*change.schemas, *change.merged))
+        return [*self._recorder.history(change.history), *published]
 
     def report(self, event: TableDescribed | TableAltered) -> list[Record]:
         """Return the records of a table's new description, which comes from the log, the server or an operator."""
         before = {schema.table_id: schema for schema in self.tables.publishable(event.table)}
         if isinstance(event, TableAltered):
-            doubtful, change = False, self.tables.altered(event, self._next())
+            doubtful, change = False, self.tables.altered(event, self.next_position())
         else:
             doubtful = doubted(self.tables, event)
-            change = self.tables.described(event, self._next())
+            change = self.tables.described(event, self.next_position())
         records = self._changed(change)
         self._read_again({s.table_id for s in change.schemas} if doubtful else rekeyed(before, change))
         return records

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cdc.model.naming import table_of
+from cdc.model.patterns import merged_table
 from cdc.model.types import LogicalType
 from joins.query.aggregate_functions import BY_NAME
 from joins.query.group import Bag, Result, Windows
@@ -277,6 +279,7 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
     return {
         "topic": source.topic,
         **({"shared_as": source.shared_as} if source.shared_as else {}),
+        **({"merged": source.columns.index(source.merged)} if source.merged else {}),
         "columns": list(source.columns),
         "types": [_type(type_) for type_ in source.types],
         "defaults": [text_of([default]).decode() for default in source.defaults],
@@ -284,9 +287,23 @@ def _source(source: PlanSource, log: _Log) -> dict[str, Any]:
         "key": [source.columns.index(name) for name in source.key],
         "latest": source.needs_latest,
         "compaction_safe": log.settled.get(source.topic, {}),
-        "truncation_points": log.truncation_points.get(source.name, {}),
+        "truncation_points": _truncation_points(source, log),
         "nodes": [],
     }
+
+
+def _truncation_points(source: PlanSource, log: _Log) -> dict[str, int]:
+    """Return the sequences by partition; for a merged table by `<partition> <name of the table>`."""
+    if not source.merged:
+        return {str(partition): sequence for partition, sequence in log.truncation_points.get(source.name, {}).items()}
+    merged = merged_table(source.table_id, "")
+    assert merged is not None  # its database is a pattern
+    found: dict[str, int] = {}
+    for name, points in log.truncation_points.items():
+        table = table_of(name.split(".", 1)[0], name)
+        if table is not None and merged.covers(table):
+            found |= {f"{partition} {name}": sequence for partition, sequence in points.items()}
+    return found
 
 
 def _type(type_: LogicalType) -> list[Any]:

@@ -22,6 +22,9 @@ class PlanSource:
     `shared_as` is empty if the topic contains no other table. Otherwise it is the name in the keys of the table's
     records (`naming.Routing`).
 
+    `merged` is set for a merged table (`cdc.model.patterns`), whose topic contains the records of all its tables: the
+    name of the column with their database. No record has it: its value comes from the table's name in the key.
+
     `columns` are in the order of the table, with `types` and `defaults`. A default is a column's value in rows older
     than the column. `needs_latest`: the topic may repeat or reorder events or lack before images, so a `latest` step
     precedes."""
@@ -34,6 +37,7 @@ class PlanSource:
     defaults: tuple[Canonical, ...]
     needs_latest: bool
     shared_as: str = ""
+    merged: str = ""
 
     @property
     def name(self) -> str:

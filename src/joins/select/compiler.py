@@ -12,6 +12,7 @@ import orjson
 from sqlglot import exp
 
 from cdc.model import naming
+from cdc.model.patterns import merged_named
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Table, Topology
 from joins.query.drift import default_of
@@ -119,16 +120,19 @@ class _Planner:
                 types.append(column.type)
             except ValueError as error:
                 self.refuse(place, f"{table_id}.{name}: {error}", "a column of another type")
+        source = self.topology.sources[table_id.source]
+        merged = merged_named(table_id, source.merged)
         routing, name = self.topology.routing, naming.change_topic(self.topology.name, table_id)
         return PlanSource(
             table_id=table_id,
             topic=routing.topic(name),
             shared_as=name if routing.shares(name) else "",
+            merged="" if merged is None else merged.column,
             key=schema.primary_key,
             columns=names,
             types=tuple(types),
             defaults=tuple(default_of(schema, name) for name in names),
-            needs_latest=self.topology.sources[table_id.source].needs_latest,
+            needs_latest=source.needs_latest,
         )
 
     # -- fragments

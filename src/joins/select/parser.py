@@ -12,6 +12,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from cdc.model.schema import TableId, TableSchema
+from cdc.topology.copies import declared_tables
 from cdc.topology.topology import Table, Topology
 from joins.query.aggregates import aggregates_in
 from joins.query.functions.registry import check_shape
@@ -285,7 +286,7 @@ class _Parser:
     def _known_tables(self) -> list[str]:
         known = list(self.named)
         for source in self.topology.sources.values():
-            for table in source.tables:
+            for table in declared_tables(source):
                 known.append(f"{source.name}.{table.table}" if table.database == source.database else str(table))
         return known + [name for name in self.topology.tables if name != self.table.name]
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from cdc.model.naming import database_named
 from joins.query.convert import Unfit, fit_of
 from joins.query.nodes import PlanSource
 from joins.runtime.records import Values
@@ -149,6 +150,9 @@ class Columns:
             raise ValueError(f"op {op} without its before image: {remedy}")
         if op in ("c", "r") or (source.needs_latest and op != "d"):
             before = None
+        if source.merged:
+            named = {source.merged: database_named(key)}
+            before, after = (None if image is None else {**image, **named} for image in (before, after))
         old = None if before is None else self._values(before, added, lenient=True)
         blind = not self._whole
         new = None if after is None else self._values(after, added, lenient=False)

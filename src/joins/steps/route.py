@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cdc.model.naming import table_named
+from cdc.model.naming import database_named, table_named
 from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
 from joins.query.nodes import Expression, Node, PlanSource
 from joins.query.plan import Fragment, Plan
@@ -68,13 +68,16 @@ class Changed(NamedTuple):
 
 
 class Truncated(NamedTuple):
-    """A marker in a partition: rows of the table were deleted (`joins.steps.truncation`)."""
+    """A marker in a partition: rows of the table were deleted (`joins.steps.truncation`).
+
+    `table` is the name of one table of a merged table: the marker deletes only its rows."""
 
     source: PlanSource
     partition: int
     offset: int
     sequence: int
     ts_ms: int
+    table: str = ""
 
     def ends(self, change: Changed) -> bool:
         """Return whether the marker deletes the row whose newest change is given. Without sequences it deletes all
@@ -105,7 +108,8 @@ class LogReader:
         try:
             envelope = read_envelope(value)
             if envelope.op == "t":
-                return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms)
+                table = _table_of(source, key)
+                return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms, table)
             # records older than the plan may lack columns that were added later
             added = offset < self._ends.get(topic, {}).get(partition, 0)
             images = columns.images(envelope, key, added=added)
@@ -121,6 +125,13 @@ class LogReader:
             blind=images.blind,
             place=place_of(partition, offset),
         )  # fmt: skip
+
+
+def _table_of(source: PlanSource, key: bytes | None) -> str:
+    if not source.merged:
+        return ""
+    database_named(key)  # raises ValueError for a key without a table
+    return table_named(key)
 
 
 def latest_message(change: Changed) -> Message:

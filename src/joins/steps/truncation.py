@@ -17,7 +17,7 @@ partition, or several if the rows exceed the memory limit. Compaction must not h
 
 Sources that repeat and reorder events need no images, because `latest` supplies them. But a record that arrives
 after the marker and has a smaller sequence is too late. So the sequence of a partition's newest marker, its
-*truncation point*, is stored with the run."""
+*truncation point*, is stored with the run, for each table of a merged table."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from cdc.model.naming import table_named
 from cdc.stored.traces import NOWHERE
 from joins.runtime.records import Values, text_of
 from joins.steps.route import Changed, LogReader, Truncated
@@ -79,6 +80,8 @@ def _read(
         found = reader.read(source.topic, marker.partition, offset, key, value)
         if isinstance(found, Changed | Truncated) and found.source is not source:
             continue  # of another table in the same topic
+        if source.merged and table_named(key) != marker.table:
+            continue  # of another table of the same merged table
         if isinstance(found, Truncated):  # it has already deleted the rows older than it and repaired the others
             rows = {
                 at: _Reported(row.live) for at, row in rows.items() if row.live is not None and not found.ends(row.live)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -14,11 +15,12 @@ from pymysql.cursors import Cursor
 
 from cdc.model.event import Position
 from cdc.model.filters import TableRule
+from cdc.model.patterns import MergedTable, merged_named
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import LogicalType, from_mysql
 from cdc.topology.topology import Source
 from ingest.mysql.mysql_connection import Connection, query, settings, translated
-from ingest.mysql.mysql_schema import head
+from ingest.mysql.mysql_schema import captured_schemas, head
 from tailorbird.verify.positions import text_of
 
 
@@ -46,6 +48,28 @@ class TablesSnapshot:
     tables: Mapping[TableId, SourceTable]
 
 
+def united(
+    merged: MergedTable, schemas: Mapping[TableId, TableSchema], read: Callable[[TableId], SourceTable]
+) -> SourceTable:
+    """Return the rows of a merged table: those of all its tables that fit, with the database of each.
+
+    `schemas` are the published schemas of these tables and the merged table, `read` returns the rows of one of them."""
+    whole = schemas.get(merged.table_id)
+    if whole is None:
+        return SourceTable(columns=((merged.column, from_mysql("varchar(64)")),), rows=[])
+    names = [column.name for column in whole.columns[1:]]
+    rows: list[tuple[Any, ...]] = []
+    types: dict[str, LogicalType] = {}
+    one: SourceTable | None = None
+    for table in sorted(filter(merged.covers, schemas)):
+        one = read(table)
+        types = dict(one.columns)
+        places = [list(types).index(name) for name in names]
+        rows += [(table.database, *(row[place] for place in places)) for row in one.rows]
+    columns = tuple((column.name, types.get(column.name, column.type)) for column in whole.columns)
+    return SourceTable(columns=columns, rows=rows, schema=whole, json_as_logged=one is not None and one.json_as_logged)
+
+
 def read_tables(source: Source) -> dict[TableId, SourceTable]:
     """Read all captured tables of a source in one consistent snapshot. Raises Retriable while the source is
     unavailable."""
@@ -61,7 +85,12 @@ def read_snapshot(source: Source, tables: Iterable[TableId]) -> TablesSnapshot:
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
             # queried after the snapshot began: an earlier position might not cover what the snapshot contains
             position = _position(connection, source)
-            found = {table: _read_table(cursor, source, table) for table in tables}
+            found: dict[TableId, SourceTable] = {}
+            schemas = captured_schemas(connection, source) if source.merged else {}
+            for table in tables:
+                merged = merged_named(table, source.merged)
+                read = partial(_read_table, cursor, source)
+                found[table] = read(table) if merged is None else united(merged, schemas, read)
     return TablesSnapshot(position=position, tables=found)
 
 
@@ -84,7 +113,7 @@ def _read_table(cursor: Cursor, source: Source, table: TableId) -> SourceTable:
         " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
         (table.database, table.table),
     )
-    rule = source.rules.get(table, TableRule())
+    rule = source.rule_of(table) or TableRule()
     shown = list(cursor.fetchall())
     columns = tuple(_columns(shown, rule.leaves_out))
     cursor.execute(

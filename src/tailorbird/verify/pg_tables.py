@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 from cdc.model.errors import UsageError
 from cdc.model.filters import TableRule
+from cdc.model.patterns import merged_named
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.model.types import Kind, from_mysql
 from cdc.topology.topology import Source
 from ingest.binlog.format.canonical import Unrepresentable
+from ingest.ddl.catalog import TableName
 from ingest.postgres import pg_schema, selects
 from ingest.postgres.pg_connection import PgConnection, connected, translated
+from ingest.postgres.pg_digest import merged_now
 from ingest.postgres.relations import TableShown
-from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot
+from tailorbird.verify.mysql_tables import SourceTable, TablesSnapshot, united
 from tailorbird.verify.positions import text_of
 
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -41,20 +44,35 @@ def read_snapshot(source: Source, tables: Collection[TableId]) -> TablesSnapshot
     with connected(source) as connection:
         shown = pg_schema.tables_of(connection, source)
         for one in tables:
-            if (one.database, one.table) not in shown:
+            if (one.database, one.table) not in shown and merged_named(one, source.merged) is None:
                 raise UsageError(*pg_schema.absent(source, one))
         with translated(source, "read its tables"):
             connection.query(_BEGIN)
             connection.query("SELECT 1")  # takes the snapshot
         position = pg_schema.end_of_log(connection, source)  # at or after all changes in the snapshot
         with translated(source, "read its tables"):
-            found = {one: _read(connection, source, one, shown[one.database, one.table]) for one in tables}
+            found = dict(_found(connection, source, tables, shown))
             connection.query("ROLLBACK")
     return TablesSnapshot(position=text_of(position), tables=found)
 
 
+def _found(
+    connection: PgConnection, source: Source, tables: Iterable[TableId], shown: Mapping[TableName, TableShown]
+) -> Iterator[tuple[TableId, SourceTable]]:
+    schemas: Mapping[TableId, TableSchema] = {}
+    if source.merged:
+        schemas, shown = merged_now(connection, source)
+
+    def read(table: TableId) -> SourceTable:
+        return _read(connection, source, table, shown[table.database, table.table])
+
+    for table in tables:
+        merged = merged_named(table, source.merged)
+        yield table, read(table) if merged is None else united(merged, schemas, read)
+
+
 def _read(connection: PgConnection, source: Source, table: TableId, shown: TableShown) -> SourceTable:
-    rule = source.rules.get(table, TableRule(exact_case=True))
+    rule = source.rule_of(table) or TableRule(exact_case=True)
     columns = tuple(
         Column(name=column.name, column_type=column.column_type, nullable=column.nullable)
         for column in shown.definition.columns

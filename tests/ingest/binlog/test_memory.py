@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.model.compression import zstd
+from cdc.compression import zstd
 from ingest.binlog.format.codes import ColumnType as T
 from ingest.binlog.format.columns import LoggedColumn
 from ingest.binlog.format.compressed import parse_payload, payload_events

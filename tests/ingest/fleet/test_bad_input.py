@@ -16,7 +16,7 @@ import grpc
 import pytest
 import structlog
 
-from cdc.model.compression import zstd
+from cdc.compression import zstd
 from ingest.fleet.certificate import RevokedCertificate, certified
 from ingest.fleet.fleet_pb2 import (
     Assign,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc.model.compression import zstd
+from cdc.compression import zstd
 from cdc.model.errors import Fatal, Retriable, UsageError
 from cdc.model.event import Position
 from cdc.model.naming import history_topic, schemas_topic

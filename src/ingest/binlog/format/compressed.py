@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cdc.model.compression import zstd
+from cdc.compression import zstd
 from ingest.binlog.format.codes import HEADER_SIZE
 from ingest.binlog.format.errors import CorruptBinlog, UnsupportedEvent
 from ingest.binlog.format.packed import U32, length_encoded, take

@@ -22,12 +22,14 @@ final class Envelope {
   private final JsonNode ends; // by partition: older records precede the plan
   private final Map<String, Integer> numbers = new HashMap<String, Integer>();
   private final boolean latest; // the log has no order
+  private final int merged; // the column of a merged table with the database, which the key names; -1: none
   private final PlainEnvelope plain;
   private final String[] faults = new String[3]; // of the last `before`, `after` and `source` of a record
 
   Envelope(JsonNode source) {
     latest = Message.at(source, "latest").asBoolean();
     ends = Message.at(source, "ends");
+    merged = Message.at(source, "merged") == null ? -1 : Message.at(source, "merged").asInt();
     JsonNode names = Message.at(source, "columns");
     columns = new String[names.size()];
     fits = new Fit[columns.length];
@@ -68,7 +70,7 @@ final class Envelope {
         Unicode.check(key);
         parse(key, event, false);
       }
-      check(event);
+      check(event, key);
     } catch (RuntimeException e) { // invalid records must never end the query
       throw new IOException(String.valueOf(e.getMessage()), e);
     }
@@ -161,9 +163,12 @@ final class Envelope {
     return row;
   }
 
-  private void check(Event event) throws IOException {
+  private void check(Event event, byte[] key) throws IOException {
     if ("crudt".indexOf(event.op) < 0) throw new IOException("op '" + event.op + "' in it");
-    if (event.op == 't') return;
+    if (event.op == 't') {
+      if (merged >= 0) Source.databaseNamed(key);
+      return;
+    }
     if (event.op == 'd') event.after = null;
     else if (event.after == null) throw new IOException("op " + event.op + " without its after image");
     boolean needed = event.op == 'd' || event.op == 'u' && !latest;
@@ -172,6 +177,11 @@ final class Envelope {
       throw new IOException("op " + event.op + " without its before image: " + remedy);
     }
     if (latest && event.op != 'd' || event.op == 'c' || event.op == 'r') event.before = null;
+    if (merged >= 0) {
+      byte[] database = quoted(Source.databaseNamed(key));
+      if (event.before != null) event.before[merged] = database;
+      if (event.after != null) event.after[merged] = database;
+    }
     complete(event.before, event, true);
     complete(event.after, event, false);
   }

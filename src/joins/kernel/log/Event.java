@@ -8,6 +8,7 @@ final class Event {
   long place = -1; // the place of the record that contains `after`: `Message.place`
   byte[] trace; // replaces it for a row that a fragment made of records
   int partition;
+  String table; // of a marker: the table of a merged table whose rows it deletes; else null
   boolean partial; // the log may lack the row's former values (`cdc.model.event.SourceInfo`), the record its new
   boolean always; // the change must be emitted in full even if it was emitted before
   boolean blind; // NULL in `before` may stand for a value that the record does not contain

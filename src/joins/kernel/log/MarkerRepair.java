@@ -71,7 +71,7 @@ final class MarkerRepair implements Iterator<Event> {
       PartitionReader past = source.past(marker);
       try {
         while (past.hasNext()) {
-          Event event = source.again((Object[]) past.next(), marker.partition);
+          Event event = source.again((Object[]) past.next(), marker);
           if (event == null) continue;
           if (event.op == 't') passed(event, held);
           else remember(event, held, share);

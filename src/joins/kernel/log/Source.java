@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
+import java.util.regex.*;
 import org.apache.spark.sql.Row;
 import scala.collection.immutable.Seq;
 
@@ -12,6 +13,7 @@ import scala.collection.immutable.Seq;
 final class Source {
   private static final String TABLE = "{\"__dbz__physicalTableIdentifier\":\"";
   private static final byte[] TABLE_BEGINS = TABLE.getBytes(StandardCharsets.US_ASCII);
+  private static final Pattern ESCAPE = Pattern.compile("-x((?:[0-9a-f]{4})+)-");
   final String topic;
   final String name; // of the table: the topic, or in a topic of several tables the name in its records' keys
   final int width;
@@ -20,7 +22,8 @@ final class Source {
   private final JsonNode compactionSafe;
   private final int[] key;
   private final boolean latest; // the log has no order
-  private final Map<Integer, Long> truncationPoints = new HashMap<Integer, Long>(); // by partition, for such a log
+  private final boolean merged; // the topic contains only tables of one merged table
+  private final Map<String, Long> truncationPoints = new HashMap<String, Long>(); // for such a log, see `place`
   private final int number;
   private final Map<String, Object> kafka;
 
@@ -35,11 +38,11 @@ final class Source {
     latest = Message.at(source, "latest").asBoolean();
     width = Message.at(source, "columns").size();
     envelope = new Envelope(source);
+    merged = Message.at(source, "merged") != null;
     Iterator known = Message.at(source, "truncation_points").fields();
     while (known.hasNext()) {
       Map.Entry point = (Map.Entry) known.next();
-      Integer partition = Integer.valueOf((String) point.getKey());
-      truncationPoints.put(partition, Long.valueOf(((JsonNode) point.getValue()).asLong()));
+      truncationPoints.put((String) point.getKey(), Long.valueOf(((JsonNode) point.getValue()).asLong()));
     }
     JsonNode described = Message.at(source, "nodes");
     nodes = new Node[described.size()];
@@ -73,6 +76,30 @@ final class Source {
     return new String(text, begins.length, end - begins.length, StandardCharsets.US_ASCII);
   }
 
+  /** The database of the table that a key names. IOException if it names none. */
+  static String databaseNamed(byte[] key) throws IOException {
+    String name = tableNamed(key);
+    String[] parts = name == null ? new String[0] : name.split("\\.", -1);
+    if (parts.length != 4) throw new IOException("no table in its key");
+    Matcher escape = ESCAPE.matcher(parts[2]);
+    StringBuilder database = new StringBuilder();
+    int at = 0;
+    while (escape.find()) {
+      database.append(parts[2], at, escape.start());
+      String units = escape.group(1);
+      for (int i = 0; i < units.length(); i += 4) {
+        database.append((char) Integer.parseInt(units.substring(i, i + 4), 16));
+      }
+      at = escape.end();
+    }
+    return database.append(parts[2], at, parts[2].length()).toString();
+  }
+
+  /** The place of a truncation point: the partition, and in a merged table the name of one of its tables. */
+  private String place(Object partition, Object key) {
+    return merged ? partition + " " + tableNamed(key) : partition.toString();
+  }
+
   /** Whether a record of the topic with this key is one of the table. */
   boolean owns(Object key) {
     return name.equals(topic) || name.equals(tableNamed(key));
@@ -91,10 +118,13 @@ final class Source {
       out.add(refused(topic, record, reason));
       return null;
     }
-    if (event.op == 't') return event;
+    if (event.op == 't') {
+      event.table = merged ? tableNamed(record.get(3)) : null;
+      return event;
+    }
     JsonNode from = Message.at(compactionSafe, String.valueOf(event.partition));
     event.always = event.partial || from == null || event.version < from.asLong();
-    Long point = latest ? (Long) truncationPoints.get(Integer.valueOf(event.partition)) : null;
+    Long point = latest ? (Long) truncationPoints.get(place(record.get(1), record.get(3))) : null;
     if (latest) event.version = 2 * event.sequence;
     if (point == null || event.sequence >= point.longValue()) emit(event, out);
     return null;
@@ -133,10 +163,11 @@ final class Source {
   Iterator<Event> marked(Event marker, Collection<Object> out) {
     if (latest) {
       Integer partition = Integer.valueOf(marker.partition);
-      Long sequence = Long.valueOf(marker.sequence), known = (Long) truncationPoints.get(partition);
+      String table = merged ? marker.table : name, place = merged ? partition + " " + table : partition.toString();
+      Long sequence = Long.valueOf(marker.sequence), known = (Long) truncationPoints.get(place);
       truncationPoints.put(
-          partition, known == null ? sequence : Long.valueOf(Math.max(known.longValue(), marker.sequence)));
-      byte[] point = Envelope.bytes(new Object[] {name, partition, sequence});
+          place, known == null ? sequence : Long.valueOf(Math.max(known.longValue(), marker.sequence)));
+      byte[] point = Envelope.bytes(new Object[] {table, partition, sequence});
       out.add(Message.of(Message.SINK, Message.NONE, Message.TRUNCATION_POINT, 0, Message.NONE, point));
     }
     return new MarkerRepair(this, marker);
@@ -150,13 +181,17 @@ final class Source {
     return latest;
   }
 
-  /** Reads a record as an event; null for a tombstone, another table's record, and one that was refused earlier. */
-  Event again(Object[] record, int partition) {
+  /**
+   * Reads a record as an event; null for a tombstone, the record of a table that the marker does not concern, and one
+   * that was refused earlier.
+   */
+  Event again(Object[] record, Event marker) {
     if (record[2] == null || !owns(record[1])) return null;
+    if (merged && !marker.table.equals(tableNamed(record[1]))) return null;
     Event event = new Event();
-    event.partition = partition;
+    event.partition = marker.partition;
     event.version = ((Long) record[0]).longValue();
-    event.place = Message.place(partition, event.version);
+    event.place = Message.place(event.partition, event.version);
     try {
       envelope.read((byte[]) record[2], (byte[]) record[1], event);
     } catch (IOException e) {

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from cdc.model.errors import TopologyError, UsageError
-from cdc.model.naming import Routing, TopicRouting, hbase_table, upsert_topic
+from cdc.model.naming import TopicRouting, hbase_table, upsert_topic
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
 from joins.kernel.program import ENGINE
@@ -100,7 +100,7 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
 def _former_topics(topology: Topology, table: Table, state: SeenState) -> str:
     """Return the reason for a rebuild if `log.topics` has changed since the state was built. Otherwise empty."""
     for topics in get_args(TopicRouting):
-        routing = Routing(topology=topology.name, topics=topics)
+        routing = replace(topology.routing, topics=topics)
         if topics != topology.log.topics and state.topics == {routing.topic_of(t) for t in tables_of(topology, table)}:
             return f"log.topics was {topics} when its state was built"
     return ""

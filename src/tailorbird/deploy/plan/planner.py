@@ -7,10 +7,12 @@ in the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import get_args
 
 from cdc.model.naming import Routing, TopicRouting, control_tables, control_topics, hbase_table, upsert_topic
 from cdc.model.schema import TableId
+from cdc.topology.copies import declared_tables
 from cdc.topology.topology import Topology
 from tailorbird.deploy.plan.change import INDEXED, Change, seconds_for
 from tailorbird.deploy.plan.index_changes import index_changes
@@ -75,7 +77,7 @@ def _fill(topology: Topology, seen: SeenTopology, step: Backfill, *, new: bool) 
 def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
     for source in topology.sources.values():
         routing = topology.routing
-        for topic in dict.fromkeys(routing.topic_of(table) for table in source.tables):
+        for topic in dict.fromkeys(map(routing.topic_of, declared_tables(source))):
             if seen.partitions.get(topic, topology.log.partitions) != topology.log.partitions:
                 why = f"it has {seen.partitions[topic]} partitions, the file says {topology.log.partitions}"
                 yield Change(
@@ -91,7 +93,7 @@ def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
                 why = "its capture starts at the end of the log; existing rows are not read"
             yield Change(action="read", kind="source", name=source.name, why=why, by="run")
             continue
-        new = [table for table in source.tables if routing.topic_of(table) not in seen.partitions]
+        new = [table for table in declared_tables(source) if routing.topic_of(table) not in seen.partitions]
         commanded = source.name in seen.fleet
         for table in new:
             why = "it is new in the file: its rows are read when the capture restarts"
@@ -117,7 +119,7 @@ def _sources(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
 
 def _former_topic(topology: Topology, table: TableId, seen: SeenTopology) -> Routing | None:
     """Return the routing under which a table's former topic exists. None if there is none."""
-    former = (Routing(topology=topology.name, topics=topics) for topics in get_args(TopicRouting))
+    former = (replace(topology.routing, topics=topics) for topics in get_args(TopicRouting))
     return next((one for one in former if one.topic_of(table) in seen.partitions), None)
 
 
@@ -135,7 +137,7 @@ def _left(topology: Topology, seen: SeenTopology) -> Iterator[Change]:
         why = "not in the file: its state remains on this machine"
         yield Change(action="leave", kind="join", name=name, why=why)
     known = {*control_topics(topology.name)}
-    known |= {topology.routing.topic_of(table) for one in topology.sources.values() for table in one.tables}
+    known |= {topology.routing.topic_of(t) for one in topology.sources.values() for t in declared_tables(one)}
     known |= {upsert_topic(topology.name, name) for name, table in topology.tables.items() if table.sink == "kafka"}
     accepting = {one.name for one in topology.sources.values() if one.filter_policy == "accept"}
     open_ended = tuple(f"{topology.name}.{name}." for name in accepting | seen.fleet)

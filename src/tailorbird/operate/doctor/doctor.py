@@ -110,6 +110,9 @@ def grants(source: Source) -> list[str]:
     statements = [f"GRANT SELECT ON `{t.database}`.`{t.table}` TO {who}" for t in source.tables]
     if source.filter_policy == "accept":
         statements = [f"GRANT SELECT ON `{database}`.* TO {who}" for database in sorted(source.databases)]
+    for merged in source.merged:
+        pattern = merged.table_id.database.replace("_", "\\_").replace("*", "%").replace("?", "_")
+        statements.append(f"GRANT SELECT ON `{pattern}`.* TO {who}")
     if source.poll is None:
         more = ", RELOAD" if source.snapshot_locking_mode == "minimal" else ""
         monitor = "BINLOG MONITOR" if source.type == "mariadb" else "REPLICATION CLIENT"
@@ -353,7 +356,7 @@ def published_schemas(source: Source, tables: Sequence[TableInspection]) -> dict
 def _published(source: Source, table: TableInspection) -> TableSchema | None:
     if table.schema is None:
         return None
-    return published(table.schema, table.keys, source.rules.get(table.schema.table_id))
+    return published(table.schema, table.keys, source.rule_of(table.schema.table_id))
 
 
 def _loose(schema: TableSchema | None) -> list[tuple[str, str]]:

@@ -50,8 +50,7 @@ def _inspect(connection: PgConnection, topology: str, source: Source) -> PgServe
         )
         ((held, open_s),) = connection.texts(_HELD, names.slot, f"tailorbird {source.name}")
     slot = pg_slot.slot_of(connection, source, names)
-    schemas = ", ".join(literal(schema) for schema in sorted(source.databases))
-    found = pg_schema.shown(connection, source, f"n.nspname IN ({schemas})", pg_schema.types_of(connection, source))
+    found = pg_schema.tables_of(connection, source)
     publication = pg_publication.publication_of(connection, source, names)
     tables, owned = [], True
     for table in source.tables:
