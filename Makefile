@@ -125,7 +125,7 @@ bench-freshness: setup ## measure the time from COMMIT to a query result by stag
 bench-tables: setup ## measure many tables in one Spark application or one process each; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_tables $(ARGS)
 
-bench-many-tables: $(BIN)/tailorbird ## measure what capture costs with 10, 1,000 and 20,000 tables; needs no server
+bench-many-tables: $(BIN)/tailorbird ## measure what capture costs with 10, 1,000 and 20,000 tables; with `ARGS="--servers mysql"` on real servers
 	@$(BIN)/python -m benchmarks.bench_many_tables $(ARGS)
 
 bench-verify: setup ## compare `verify` of a log with one query that digests the table; starts its own servers

@@ -1,10 +1,12 @@
-"""Measure what capture costs with few and with many tables: processor seconds and memory, without any server.
+"""Measure what capture costs with few and with many tables: processor seconds and memory.
 
     make bench-many-tables
     make bench-many-tables ARGS="--tables 10 20000 --columns 20 --policy accept"
+    make bench-many-tables ARGS="--servers mysql postgresql"
 
-A scripted source has that many tables, and a log in memory takes the records. Each number of tables runs in a process
-of its own. The snapshots of all tables are running and never advance; so each transaction takes the longest way.
+Without `--servers`, no server is needed. A scripted source has that many tables, and a log in memory takes the records.
+Each number of tables runs in a process of its own. The snapshots of all tables are running and never advance; so each
+transaction takes the longest way. With `--servers`, see `benchmarks.capture.many_tables`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.capture.many_tables_run import DEFAULTS, PARTS, measure_servers
 from benchmarks.decode.proc_peers import machine
 from benchmarks.ending import end
 from cdc.model.event import Position
@@ -246,16 +249,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="make bench-many-tables", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tables", type=int, nargs="+", default=[10, 1000, 20_000])
-    parser.add_argument("--columns", type=int, default=4)
+    parser.add_argument("--tables", type=int, nargs="+", help="default: 10, 1000 and 20000; with --servers by server")
+    parser.add_argument("--columns", type=int, help="default: 4, and 20 with --servers")
     parser.add_argument("--policy", choices=("drop", "accept"), default="drop")
     parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--servers", nargs="+", choices=tuple(DEFAULTS), help="measure on real servers instead")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure there")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
         print(json.dumps(measure(options.tables[0], options.columns, options.policy, options.repeat)))
         return 0
+    if options.servers:
+        print(f"{machine()}; {options.columns or 20} columns, processor time\n")
+        counts = {kind: options.tables or numbers for kind, numbers in DEFAULTS.items()}
+        measure_servers(options.servers, counts, options.columns or 20, options.parts)
+        return 0
     found: list[dict[str, float]] = []
+    options.tables, options.columns = options.tables or [10, 1000, 20_000], options.columns or 4
     for count in options.tables:
         chosen = [f"--tables={count}", f"--columns={options.columns}", f"--policy={options.policy}"]
         command = [sys.executable, "-m", "benchmarks.bench_many_tables", "--one", *chosen, f"--repeat={options.repeat}"]

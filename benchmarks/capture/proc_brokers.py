@@ -15,7 +15,7 @@ from cdc.model.brokers import Brokers
 from cdc.model.errors import TailorbirdError
 from tailorbird.devtools.stack.proc_tools import find_java
 from tailorbird.devtools.stack.progress import silent
-from tailorbird.devtools.stack.service_spec import JVM_ENVIRON, SMALL_JVM
+from tailorbird.devtools.stack.service_spec import JVM_ENVIRON
 from tailorbird.devtools.stack.services import KAFKA_CLUSTER_ID
 from tailorbird.operate.probes.kafka_probe import kafka_problem
 
@@ -31,7 +31,7 @@ def brokers_running(cache: Path, home: Path, port: int, count: int, heap: int) -
     """
     shutil.rmtree(home, ignore_errors=True)
     java = find_java(cache, os.environ, silent)
-    jvm = [str(java), *SMALL_JVM, "-cp", f"{bundle_folder(cache, 'kafka')}/*"]
+    jvm = [str(java), "-XX:+UseSerialGC", "-cp", f"{bundle_folder(cache, 'kafka')}/*"]
     addresses = [f"{_HOST}:{port + number}" for number in range(count)]
     with ExitStack() as running:
         running.callback(shutil.rmtree, home, ignore_errors=True)

@@ -40,7 +40,7 @@ class WatchedProcess:
     """A running capture; `memory` is the greatest resident size seen, in MB."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
-        self._name, self._process, self._log = name, process, log
+        self.name, self._process, self.log = name, process, log
         self._ended = threading.Event()
         self.memory = 0.0
         self.cpu = 0.0
@@ -50,23 +50,23 @@ class WatchedProcess:
     def alive(self) -> None:
         """Raise TailorbirdError with the last line of its log if it has ended."""
         if self._process.poll() is not None:
-            words = self._log.read_text(errors="replace").strip().splitlines()
-            raise TailorbirdError(f"{self._name} ended: {words[-1] if words else 'no output'}", f"see {self._log}")
+            words = self.log.read_text(errors="replace").strip().splitlines()
+            raise TailorbirdError(f"{self.name} ended: {words[-1] if words else 'no output'}", f"see {self.log}")
 
     def idle(self, settle: float, seconds: float) -> float:
         """Wait `settle` seconds; return the percentage of a core that the idle process uses in `seconds`."""
         time.sleep(settle)
-        before, began = self._used(), time.monotonic()
+        before, began = self.used(), time.monotonic()
         time.sleep(seconds)
         self.alive()
-        return (self._used() - before) / (time.monotonic() - began) * 100
+        return (self.used() - before) / (time.monotonic() - began) * 100
 
     def stop(self) -> None:
         """Stop the process with SIGTERM, then SIGKILL; `memory` and `cpu` remain."""
         self._ended.set()
         self._watcher.join()
         if self._process.poll() is None:
-            self.cpu = self._used()
+            self.cpu = self.used()
             self._process.terminate()
             try:
                 self._process.wait(10)
@@ -84,7 +84,8 @@ class WatchedProcess:
             except (FileNotFoundError, ProcessLookupError):
                 return
 
-    def _used(self) -> float:
+    def used(self) -> float:
+        """Return the seconds of processor time so far."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICK
 
