@@ -37,11 +37,11 @@ sources.
            ◀══ one report per partition, JSON in a binary column: counts and floors
            barriers ── runtime/cuts ── stores/hbase_sink; then Spark commits offsets and state
 
-3. HBase → Solr
+3. HBase → Solr or OpenSearch
 
     region server ═ HBase's RPC ═▶ peer/tcp_peer ─ peer/peer ─ peer/wire   edits of a batch, answered once Solr has them
        └ index/processor ─ index/collapse (one change per row) ─ index/mapping (cells → document, by the stored layout)
-       └ solr/solr_collection                                                 posted, fenced by versions
+       └ solr/solr_collection or opensearch/opensearch_collection             posted, fenced by versions
 
 4. `tailorbird verify`, in the order of the calls (a call through a protocol or a callable is not followed)
 
@@ -59,7 +59,8 @@ sources.
            └ verify/table/run_table_repair ─ operate/status/kafka_dead_letters
                └ verify/table/kafka_reread, verify/table/table_repair
        └ verify/index/run_index_stage                                                           the index
-           └ verify/index/solr_documents, verify/index/hbase_row_documents                      both ends
+           └ verify/index/solr_documents, verify/index/opensearch_documents                     the far ends
+           └ verify/index/hbase_row_documents                                                   the near end
            └ verify/index/index_stage ─ verify/merging                                          the comparison
            └ verify/index/routine_stage ─ verify/index/index_leaves, verify/index/zk_identity   only what changed
                └ verify/index/file_leaves                                                       kept until then

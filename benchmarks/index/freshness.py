@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.joins.latency import Phases
 from benchmarks.page import page, paragraph
-from tailorbird.devtools.demo.solr_freshness import percentile
+from tailorbird.devtools.demo.run_freshness import percentile
 
 BUSY: Final = 1.0  # load average from which the times are not reliable
 STAGES: Final = (

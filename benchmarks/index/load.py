@@ -14,10 +14,9 @@ from thriftpy2.thrift import TException
 from benchmarks.index.world import World, row
 from cdc.model.errors import Retriable
 from cdc.model.naming import hbase_table
-from indexer.solr.solr_http import reading_session
-from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_rows import scan_rows
 from joins.stores.hbase_table import JoinedTable
+from tailorbird.devtools.demo.run_demo_index import shown_documents
 
 
 class Load:
@@ -148,9 +147,7 @@ def differences(world: World, load: Load) -> list[str]:
     stored = scan_rows_but(world, load.poisoned)
     shown: dict[Any, dict[str, Any]] = {
         document["id"]: {name: value for name, value in document.items() if not name.startswith("_")}
-        for document in all_documents(
-            world.topology.solr.url, world.index.collection, session=reading_session(world.topology.solr)
-        )
+        for document in shown_documents(world.topology, world.index)
     }
     wrong = []
     lost = [

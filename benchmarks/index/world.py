@@ -29,7 +29,7 @@ from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn, dump_layout, layout_row
 from cdc.topology.reader import read_topology
-from cdc.topology.topology import Topology
+from cdc.topology.topology import IndexKind, Topology
 from indexer.peer import wire_pb2 as pb
 from indexer.solr.solr_http import reading_session
 from indexer.table.hbase_rpc import HBaseRpc
@@ -51,12 +51,13 @@ hbase:
   thrift: 127.0.0.1:${{TAILORBIRD_PORT_THRIFT}}
   zookeeper: 127.0.0.1:${{TAILORBIRD_PORT_ZOOKEEPER}}
 solr: {solr}
+opensearch: {{url: "http://127.0.0.1:${{TAILORBIRD_PORT_OPENSEARCH:-9200}}"}}
 tables:
   wide: {{query: SELECT o.id FROM shop.orders o, row_key: [id], salt_buckets: {buckets}}}
 indexes:
   wide:
     {{table: wide, search: [customer, product, note], commit_within: {commit_within}, stub_retention: {retention},
-     shards: {shards}}}
+     shards: {shards}, type: {type}}}
 """
 STACK_SOLR = "{url: 'http://127.0.0.1:${TAILORBIRD_PORT_SOLR}/solr'}"
 # An additional foreign table; its index is `people`.
@@ -133,13 +134,14 @@ class World:
         foreign: bool = False,
         solr: str = STACK_SOLR,
         shards: int = 1,
+        engine: IndexKind = "solr",
     ) -> None:
         self.name = f"bench_{uuid.uuid4().hex[:10]}"
         self._folder = tempfile.TemporaryDirectory(prefix="tailorbird-")
         self.file = Path(self._folder.name) / "bench.yml"
         text = TOPOLOGY + FOREIGN_INDEX + FOREIGN_TABLE if foreign else TOPOLOGY
         timing = {"commit_within": commit_within, "retention": tombstones}
-        settings = {"buckets": buckets, "solr": solr, "shards": shards, **timing}
+        settings = {"buckets": buckets, "solr": solr, "shards": shards, "type": engine, **timing}
         self.file.write_text(text.format(name=self.name, **settings))
         self.topology: Topology = read_topology(self.file.read_text(), file=str(self.file), environ=os.environ)
         self.index = self.topology.indexes["wide"]
@@ -173,16 +175,26 @@ class World:
             for table in [*admin.tables(self.name), *foreign]:
                 admin.drop_table(table)
             admin.drop_namespace(self.name)
-        with reading_session(self.topology.solr) as session:
-            cores = session.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
-            ours = {name: core for name, core in cores["status"].items() if name.startswith(self.name)}
-            for found in {core.get("cloud", {}).get("collection", name) for name, core in ours.items()}:
-                admin_of_solr(self.topology.solr).remove(found)
+        if self.index.type == "opensearch":
+            self._remove_from_opensearch()
+        else:
+            self._remove_from_solr()
         kafka = AdminClient({"bootstrap.servers": self.topology.log.bootstrap_servers, "log_level": 0})
         for deleted in kafka.delete_topics([dead_letter_topic(self.name)]).values():
             with contextlib.suppress(Exception):  # exists only after the first dead-letter record
                 deleted.result(20)
         self._folder.cleanup()
+
+    def _remove_from_opensearch(self) -> None:
+        for index in requests.get(f"{self.topology.opensearch.url}/_alias/{self.name}*", timeout=30).json():
+            requests.delete(f"{self.topology.opensearch.url}/{index}", timeout=30).raise_for_status()
+
+    def _remove_from_solr(self) -> None:
+        with reading_session(self.topology.solr) as session:
+            cores = session.get(f"{self.topology.solr.url}/admin/cores", params={"wt": "json"}, timeout=30).json()
+            ours = {name: core for name, core in cores["status"].items() if name.startswith(self.name)}
+            for found in {core.get("cloud", {}).get("collection", name) for name, core in ours.items()}:
+                admin_of_solr(self.topology.solr).remove(found)
 
     @contextlib.contextmanager
     def hbase(self) -> Iterator[happybase.Connection]:

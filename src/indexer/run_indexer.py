@@ -302,5 +302,5 @@ def build_processor(
 
 def _quiet_libraries() -> None:
     # they log stack traces of errors that are handled and reported here
-    for name in ("pysolr", "kazoo", "thriftpy2", "happybase"):
+    for name in ("pysolr", "urllib3", "kazoo", "thriftpy2", "happybase"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -65,10 +65,10 @@ def test_what_is_printed() -> None:
     """The output has the row, each column and both values. NULL is not quoted; long values are cut."""
     assert list(lines_of(WRONG)) == [
         "index  wide: different  (1,234 rows, stamp 5 = 1970-01-01 00:00:00.005 UTC, index wide, 1.2 s)",
-        "       1 row differs between HBase and Solr:",
+        "       1 row differs between HBase and the index:",
         "         different: id=7  (row 0001, HBase's version 8)",
-        '           amount: "1.00" in HBase, "2.00" in Solr',
-        f'           note: NULL in HBase, "{"x" * 79}… (102 characters) in Solr',
+        '           amount: "1.00" in HBase, "2.00" in the index',
+        f'           note: NULL in HBase, "{"x" * 79}… (102 characters) in the index',
     ]
     assert list(lines_of(LATE))[1:] == [
         "       not compared: 2 rows changed in every round",

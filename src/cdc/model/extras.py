@@ -17,6 +17,7 @@ MODULES = frozenset(
         "joserfc",
         "kazoo",
         "numpy",
+        "opensearchpy",
         "pandas",
         "py4j",
         "pyarrow",

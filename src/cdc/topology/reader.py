@@ -29,7 +29,14 @@ from cdc.topology.reader_panels import DASHBOARD, read_dashboard
 from cdc.topology.reader_poll import check_capture, read_poll, refuse_filters
 from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import RULE, TOPIC_RULE, read_merged, read_rule
-from cdc.topology.reader_servers import read_hbase, read_joins, read_log, read_postgres_server, read_solr
+from cdc.topology.reader_servers import (
+    read_hbase,
+    read_joins,
+    read_log,
+    read_opensearch,
+    read_postgres_server,
+    read_solr,
+)
 from cdc.topology.reader_streams import MirrorReader, check_keys, check_mirrors, messages_alone, read_syslog
 from cdc.topology.reader_tls import read_replica, read_tls
 from cdc.topology.source_keys import SOURCE
@@ -68,6 +75,7 @@ def read_topology(
     log = top.take("log", read=read_log) or read_log(nothing)
     hbase = top.take("hbase", read=read_hbase) or read_hbase(nothing)
     solr = top.take("solr", read=read_solr) or read_solr(nothing)
+    opensearch = top.take("opensearch", read=read_opensearch) or read_opensearch(nothing)
     postgres = top.take("postgres", read=lambda v: read_postgres_server(v, name))
     joins = top.take("joins", read=read_joins) or read_joins(nothing)
     # without tables the sources are only captured into their topics
@@ -85,6 +93,7 @@ def read_topology(
         log=log,
         hbase=hbase,
         solr=solr,
+        opensearch=opensearch,
         tables=tables,
         indexes=indexes,
         dashboards=dashboards,
@@ -279,6 +288,7 @@ def _index(topology: str, name: str, s: Section) -> Index:
         commit_within=s.take("commit_within"),
         stub_retention=s.take("stub_retention"),
         shards=s.take("shards"),
+        type=s.take("type"),
     )
 
 
@@ -301,6 +311,9 @@ def _check_references(topology: Topology) -> None:
             path = f"dashboards.{dashboard.name}.index"
             known = ", ".join(topology.indexes) or "an index under `indexes:`"
             raise topology.error(path, f"unknown index {dashboard.index}", f"one of {known}")
+        if topology.indexes[dashboard.index].type != "solr":
+            path, what = f"dashboards.{dashboard.name}.index", f"index {dashboard.index} is in OpenSearch"
+            raise topology.error(path, f"{what}, which dashboards cannot read", "an index with `type: solr`")
     seen: dict[tuple[str, int, int], str] = {}
     for source in topology.sources.values():
         if source.needs_latest and (tables := [t.table for t, rule in source.rules.items() if rule.append_only]):

@@ -16,7 +16,7 @@ from cdc.model.naming import TopicRouting
 from cdc.model.tls import PostgresServer
 from cdc.topology.reader_tls import TLS, read_tls
 from cdc.topology.roles import ROLES, has_login
-from cdc.topology.topology import HBase, Isolation, Joins, Log, Solr
+from cdc.topology.topology import HBase, Isolation, Joins, Log, OpenSearch, Solr
 
 _LOGIN = ("username", "password")
 _FILES = ("ca_file", "certificate_file", "key_file", "key_password")
@@ -30,6 +30,13 @@ def _solr_url(value: Value) -> str:
     text = value.text().rstrip("/")
     if not re.fullmatch(r"https?://[^/\s]+/solr", text):
         value.fail(repr(text), "a URL such as http://127.0.0.1:8983/solr")
+    return text
+
+
+def _opensearch_url(value: Value) -> str:
+    text = value.text().rstrip("/")
+    if not re.fullmatch(r"https?://[^/\s]+", text):
+        value.fail(repr(text), "a URL such as http://127.0.0.1:9200")
     return text
 
 
@@ -100,6 +107,16 @@ SOLR: Keys = {
         form=matching(r"https?://[^/\s]+/solr/*", _solr_url),
         about="A standalone Solr or a node of a SolrCloud; `https://` for TLS.",
         default="http://127.0.0.1:8983/solr",
+    ),
+    "username": DeclaredKey(form=TEXT, about="User of basic authentication."),
+    "password": DeclaredKey(form=TEXT, about="Password of basic authentication; take it from a variable."),
+    "ca_file": DeclaredKey(form=TEXT, about="Trusted certificates (PEM) for `https://`. Default: the system's."),
+}
+OPENSEARCH: Keys = {
+    "url": DeclaredKey(
+        form=matching(r"https?://[^/\s]+/*", _opensearch_url),
+        about="A node of an OpenSearch cluster; `https://` for TLS.",
+        default="http://127.0.0.1:9200",
     ),
     "username": DeclaredKey(form=TEXT, about="User of basic authentication."),
     "password": DeclaredKey(form=TEXT, about="Password of basic authentication; take it from a variable."),
@@ -223,6 +240,16 @@ def read_solr(value: Value) -> Solr:
     )  # fmt: skip
     s.end()
     return solr
+
+
+def read_opensearch(value: Value) -> OpenSearch:
+    """Read `opensearch:`."""
+    s = Section(value, OPENSEARCH)
+    found = OpenSearch(
+        url=s.take("url"), username=s.take("username"), password=s.take("password"), ca_file=s.take("ca_file")
+    )  # fmt: skip
+    s.end()
+    return found
 
 
 def read_postgres_server(value: Value, topology: str) -> PostgresServer:

@@ -22,7 +22,7 @@ from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
 SnapshotMode = Literal["initial", "never"]
 SinkKind = Literal["hbase", "kafka", "postgres"]
-IndexKind = Literal["solr"]
+IndexKind = Literal["solr", "opensearch"]
 # stores whose tables publish barriers, and can be compared with the sources
 COMPARABLE: tuple[SinkKind, ...] = ("hbase", "postgres")
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
@@ -39,8 +39,7 @@ class Mirror:
     """Topics that other systems write, in any cluster: their format, and the topic of each table.
 
     `columns` (name → type as MySQL writes it) are needed for a table whose records have no inline schema. `decimals` is
-    how such records represent decimals. `shared` are the topics in which a policy has more than one table.
-    """
+    how such records represent decimals. `shared` are the topics in which a policy has more than one table."""
 
     brokers: Brokers
     form: TopicForm
@@ -65,8 +64,7 @@ class AgentChoice:
     """The agents of a fleet that may capture a source: those in `names`, the preferred first, or all with these
     `labels`.
 
-    `connection` is the alias of the source's server in the agents' policies.
-    """
+    `connection` is the alias of the source's server in the agents' policies."""
 
     names: tuple[str, ...]
     labels: Mapping[str, str]
@@ -98,8 +96,7 @@ class Source:
     `permitted` returns the policy's rule of any table, None if the table must not leave the host. `sharing` returns how
     many sources of the agent poll the same table. With `most_slots` replication slots of Tailorbird at the server, no
     further one is created; None: no limit. `snapshot` is the replica from which tables are read, if that is another
-    server. `repr` omits `password` and `url`.
-    """
+    server. `repr` omits `password` and `url`."""
 
     name: str
     type: SourceType
@@ -157,8 +154,7 @@ class Source:
         """Return the options of a table: those of the source, which include those of a policy of the database's host.
 
         If the source has none, the policy's apply, also to a table that is only listed: its definition leaves the host.
-        None if neither has any.
-        """
+        None if neither has any."""
         merged = merged_of(table, self.merged)
         own = self.rules.get(table if merged is None else merged.table_id)
         if own is not None and not own.empty:
@@ -179,8 +175,7 @@ class Source:
     def needs_latest(self) -> bool:
         """Return whether joins must order the source's events by `source.sequence` before they use them.
 
-        Its topics may repeat or reorder events, or lack before images.
-        """
+        Its topics may repeat or reorder events, or lack before images."""
         unknown = self.type == "postgresql" and self.replica_identity != "full"
         return unknown or self.delivery == "at_least_once" or self.poll is not None
 
@@ -212,8 +207,7 @@ class HBase:
     Indexers listen at the address `bind`. HBase's region servers reach them under the name `advertised_host`.
     `region_servers` are the hosts and networks that may connect; empty: those that ZooKeeper lists, and the hosts
     of `thrift` and `zookeeper`. A row whose timestamp is more than `clock_tolerance` seconds in the future is not
-    indexed.
-    """
+    indexed."""
 
     thrift: str
     zookeeper: str
@@ -226,6 +220,11 @@ class HBase:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solr(SearchServer):
     """A Solr. Its base URL ends in `/solr`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSearch(SearchServer):
+    """An OpenSearch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,8 +255,8 @@ class Joins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A Solr collection of a joined table. `search`: the columns that are searchable by words. `commit_within`: the
-    delay (seconds) until a document is visible. `stub_retention`: for how many seconds tombstones of rows are kept."""
+    """A collection of a table in a search engine. `search`: the columns that are searchable by words. `commit_within`:
+    the delay (seconds) until a document is visible. `stub_retention`: for how many seconds tombstones are kept."""
 
     name: str
     table: str
@@ -271,7 +270,7 @@ class Index:
 
 def engine_name(index: Index) -> str:
     """Return the name of an index's search engine, for messages."""
-    return {"solr": "Solr"}[index.type]
+    return {"solr": "Solr", "opensearch": "OpenSearch"}[index.type]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,6 +330,7 @@ class Topology:
     joins: Joins = Joins()
     checks: Mapping[str, Check] = field(default_factory=dict)
     postgres: PostgresServer | None = None
+    opensearch: OpenSearch = OpenSearch(url="http://127.0.0.1:9200")
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     @property

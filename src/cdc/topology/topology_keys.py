@@ -22,9 +22,9 @@ from cdc.grammar.values import NAME
 from cdc.topology.reader_checks import CHECK
 from cdc.topology.reader_foreign import FOREIGN
 from cdc.topology.reader_panels import DASHBOARD
-from cdc.topology.reader_servers import HBASE, JOINS, LOG, POSTGRES, SOLR
+from cdc.topology.reader_servers import HBASE, JOINS, LOG, OPENSEARCH, POSTGRES, SOLR
 from cdc.topology.source_keys import SOURCE
-from cdc.topology.topology import SchemaChangeBehavior, SinkKind
+from cdc.topology.topology import IndexKind, SchemaChangeBehavior, SinkKind
 
 COPY: Keys = {
     "family": DeclaredKey(form=NAMED, about="The column family.", default="d"),
@@ -58,16 +58,21 @@ TABLE: Keys = {
 }
 INDEX: Keys = {
     "table": DeclaredKey(form=NAMED, about="The joined or foreign table.", required=True),
-    "collection": DeclaredKey(form=NAMED, about="The Solr collection. Default: `<name>_<index>`."),
+    "type": DeclaredKey(form=one_of(*get_args(IndexKind)), about="The search engine.", default="solr"),
+    "collection": DeclaredKey(
+        form=NAMED, about="The collection in Solr, or the alias in OpenSearch. Default: `<name>_<index>`."
+    ),
     "search": DeclaredKey(form=TEXTS, about="Columns for full-text search."),
     "commit_within": DeclaredKey(
-        form=DURATION, about="The time after which Solr shows an accepted document to queries.", default="200ms"
+        form=DURATION, about="The time after which queries see an accepted document.", default="200ms"
     ),
     "stub_retention": DeclaredKey(
-        form=DURATION, about="How long Solr keeps at least a small document for a deleted row.", default="1h"
+        form=DURATION, about="How long the index keeps at least a small document for a deleted row.", default="1h"
     ),
     "shards": DeclaredKey(
-        form=number(1, 1000), about="Shards of the collection; more than one needs SolrCloud.", default="1"
+        form=number(1, 1000),
+        about="Shards of the collection; more than one needs SolrCloud or OpenSearch.",
+        default="1",
     ),
 }
 _TABLES = {
@@ -84,14 +89,17 @@ TOPOLOGY: Keys = {
     "sources": DeclaredKey(form=entries(section(SOURCE)), about=_CAPTURED),
     "log": DeclaredKey(form=section(LOG), about="Kafka."),
     "hbase": DeclaredKey(form=section(HBASE), about="HBase, where joined tables are stored."),
-    "solr": DeclaredKey(form=section(SOLR), about="Solr, where indexes are."),
+    "solr": DeclaredKey(form=section(SOLR), about="Solr, where indexes are by default."),
+    "opensearch": DeclaredKey(form=section(OPENSEARCH), about="OpenSearch, where indexes with `type: opensearch` are."),
     "postgres": DeclaredKey(form=section(POSTGRES), about="PostgreSQL, where tables with `sink: postgres` are stored."),
     "joins": DeclaredKey(form=section(JOINS), about="Settings of all joins."),
     "tables": DeclaredKey(
         form=ValueForm(read=read_elsewhere, schema=_TABLES),
         about="Joined tables; `source.*` or `source.table`, alone, in a list or as a key, means copies.",
     ),
-    "indexes": DeclaredKey(form=entries(section(INDEX)), about="Solr collections over joined or foreign tables."),
+    "indexes": DeclaredKey(
+        form=entries(section(INDEX)), about="Collections of a search engine over joined or foreign tables."
+    ),
     "dashboards": DeclaredKey(form=entries(section(DASHBOARD)), about="Live pages over indexes."),
     "foreign_tables": DeclaredKey(form=entries(section(FOREIGN)), about="HBase tables that other programs write."),
     "checks": DeclaredKey(form=entries(section(CHECK)), about="What `tailorbird verify` compares on a schedule."),

@@ -41,7 +41,15 @@ class SearchCollection(Collection, ConditionalCollection, Protocol):
 
 def open_collection(topology: Topology, index: Index, name: str | None = None) -> SearchCollection:
     """Return a collection of an index, by default the one that queries use. The caller closes it."""
-    return SolrCollection(topology.solr, name or index.collection, commit_within=index.commit_within)
+    chosen, commit_within = name or index.collection, index.commit_within
+    if index.type == "opensearch":
+        # imported here: its library would slow down every command, and not every extra installs it
+        from indexer.opensearch.opensearch_collection import OpenSearchCollection
+
+        foreign = topology.foreign_tables.get(index.table)
+        fenced = foreign is None or foreign.read_row == "never"
+        return OpenSearchCollection(topology.opensearch, chosen, commit_within=commit_within, fenced=fenced)
+    return SolrCollection(topology.solr, chosen, commit_within=commit_within)
 
 
 def visible_positions(topology: Topology, index: Index) -> dict[str, Mapping[str, Any]]:

@@ -360,5 +360,7 @@ class Processor:
         if refused and self._collection.ensure_fields(LATER_FIELDS):  # the collection was created again in the meantime
             refused = self._collection.post(documents)
         for each in refused:
-            raise Fatal(f"Solr refused a barrier: {each.reason}", "the collection's schema is not the one of apply")
+            raise Fatal(
+                f"the search engine refused a barrier: {each.reason}", "the collection's schema is not the one of apply"
+            )
         batch.tally.barriers += len(documents)

@@ -31,11 +31,12 @@ def demo(
     ),
     fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
     sink: str = typer.Option("", "--sink", metavar="postgres", help="Also store the table in PostgreSQL: docs/sql.md."),
+    index: str = typer.Option("", "--index", metavar="opensearch", help="Index in OpenSearch: docs/indexing.md."),
     keep: bool = typer.Option(False, "--keep", help="Keep the local stack running at the end."),
 ) -> None:
     """Run the whole pipeline over live traffic on local servers and compare the result.
 
-    Exit code 0 only if every table in HBase and Solr equals, row by row and field by field, the answer of the same
+    Exit code 0 only if every table in HBase and its index equals, row by row and field by field, the answer of the same
     query over both databases.
 
     Example: tailorbird demo --for 60s --json
@@ -47,9 +48,10 @@ def demo(
     Example: tailorbird demo --fleet --for 60s --json
 
     Example: tailorbird demo --sink postgres --for 60s
+
+    Example: tailorbird demo --index opensearch --for 60s
     """
-    if sink not in ("", "postgres") or (sink and file):
-        raise UsageError(f"--sink {sink}", "--sink postgres, without --topology")
+    topology = _topology_file(_named(file, sink, index))
     console = Console(stderr=True)
     for_seconds = _seconds(duration) if duration else None
     stop = threading.Event()
@@ -59,7 +61,7 @@ def demo(
     from tailorbird.cli.cli_demo_show import DemoOptions, show
 
     options = DemoOptions(
-        file=_topology_file(file or sink or "shop"),
+        file=topology,
         seconds=for_seconds,
         rate=rate,
         sizes={"customers": customers, "products": products, "orders": orders},
@@ -73,6 +75,15 @@ def demo(
     if as_json:
         typer.echo(json.dumps(outcome))
     raise typer.Exit(0 if equal else 1)
+
+
+def _named(file: str, sink: str, index: str) -> str:
+    """Return the file or name of the topology that the options choose."""
+    if sink not in ("", "postgres") or (sink and file):
+        raise UsageError(f"--sink {sink}", "--sink postgres, without --topology")
+    if index not in ("", "opensearch") or (index and (file or sink)):
+        raise UsageError(f"--index {index}", "--index opensearch, without --topology and --sink")
+    return file or sink or index or "shop"
 
 
 def _topology_file(named: str) -> str:

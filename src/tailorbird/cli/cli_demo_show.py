@@ -18,7 +18,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from cdc.process.file_topology import home, load_topology, local_ports
 from cdc.topology.topology import Index, Topology
-from indexer.solr.solr_http import reading_session
 from tailorbird.cli.change.cli_apply import provision
 from tailorbird.cli.cli_demo_fleet import DemoFleet
 from tailorbird.cli.cli_demo_steps import (
@@ -32,8 +31,9 @@ from tailorbird.cli.cli_demo_verdict import Proof, proved
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.pg_two_engines import TwoEngineShop, crm_of, engine_of, is_two_engines
 from tailorbird.devtools.demo.proc_debezium import debezium_command
+from tailorbird.devtools.demo.run_demo_index import shown_versions
+from tailorbird.devtools.demo.run_freshness import FreshnessMeter, percentile
 from tailorbird.devtools.demo.shop import Shop
-from tailorbird.devtools.demo.solr_freshness import FreshnessMeter, percentile
 from tailorbird.devtools.demo.warm_up import rounds_until_warm
 from tailorbird.devtools.stack.bars import reporting
 from tailorbird.devtools.stack.proc_stack import Stack
@@ -96,7 +96,7 @@ def show(
     page = f"http://127.0.0.1:{options.page_port}/"
     console.print(f"page: {page}   (ready after {ready:.0f} s, warm after {rounds} rounds)")
     live = one.live(page)
-    with console.status("verify: databases, HBase and Solr, row by row and field by field"):
+    with console.status("verify: databases, HBase and indexes, row by row and field by field"):
         proof = proved(topology, None if two is None else read_tables(two.crm))
     _report(console, proof, live)
     found = proof.found
@@ -122,6 +122,8 @@ def _servers(options: DemoOptions, console: Console, closing: ExitStack) -> Stac
     besides: list[ServiceName] = ["postgres"] if is_two_engines(topology) or topology.postgres else []
     if topology.solr.url == settings.addresses()["solrcloud"]:
         besides.append("solrcloud")
+    if any(index.type == "opensearch" for index in topology.indexes.values()):
+        besides.append("opensearch")
     stack = Stack(settings)
     if not options.keep and not any(service.pid for service in stack.status()):
         closing.callback(stack.down)
@@ -200,7 +202,7 @@ class _Demo:
             begun = changes()
         self._console.print(f"{begun:,} changes were made during the first snapshot")
         with _bar(self._console) as bar:
-            task = bar.add_task("database → Kafka → HBase → Solr", total=orders)
+            task = bar.add_task("database → Kafka → HBase → index", total=orders)
             self._quiet(lambda why: bar.update(task, completed=counts(pipeline)["indexed"], description=why))
         return begun
 
@@ -221,9 +223,7 @@ class _Demo:
     def live(self, page: str) -> TrafficResult:
         """Run the live traffic, measure its freshness, and wait until every change is visible."""
         options, topology = self._options, self._topology
-        session = reading_session(topology.solr)
-        url = f"{topology.solr.url}/{self.index.collection}"
-        freshness = FreshnessMeter(url, key="id", version="revision", session=session)
+        freshness = FreshnessMeter(shown_versions(topology, self.index, key="id", version="revision"))
         freshness.start()
         self._closing.callback(freshness.stop)
         sampler = Sampler(freshness, per_second=_SAMPLES_PER_SECOND, random=Random(options.seed + 1))
@@ -288,7 +288,7 @@ def _report(console: Console, proof: Proof, live: TrafficResult) -> None:
     for table, result in proof.found.items():
         if result.equal:
             continue
-        for place, difference in (("HBase", result.hbase), ("Solr", result.solr)):
+        for place, difference in (("HBase", result.hbase), ("the index", result.solr)):
             console.print(
                 f"{table} in {place}: {result.rows:,} rows expected, {difference.missing} missing,"
                 f" {difference.extra} extra, {difference.different} different"
@@ -297,7 +297,7 @@ def _report(console: Console, proof: Proof, live: TrafficResult) -> None:
                 console.print(f"  {example}", markup=False)
     samples = live.samples_ms
     p50, p99 = percentile(samples, 0.5), percentile(samples, 0.99)
-    console.print(f"freshness, COMMIT → visible in Solr: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")
+    console.print(f"freshness, COMMIT → visible to queries: p50 {p50} ms, p99 {p99} ms over {len(samples)} samples")
     if live.withheld >= _WITHHELD_REPORTED:
         console.print(f"CPU steal during the traffic: {live.withheld:.0%}")
 

@@ -13,8 +13,8 @@ from cdc.model.errors import Fatal, Retriable
 from cdc.topology.topology import Topology
 from joins.process.targets import target_of
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.run_freshness import FreshnessMeter
 from tailorbird.devtools.demo.shop import Shop, ShopTransaction
-from tailorbird.devtools.demo.solr_freshness import FreshnessMeter
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.http_metrics import read_metrics

@@ -12,10 +12,9 @@ from cdc.model.schema import TableId
 from cdc.model.types import LogicalType
 from cdc.topology.topology import Index, Table, Topology
 from indexer.index.mapping import indexed_row
-from indexer.solr.solr_http import reading_session
-from indexer.solr.solr_rows import all_documents
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_rows import scan_rows
+from tailorbird.devtools.demo.run_demo_index import shown_documents
 from tailorbird.verify.compare import Difference, Key, Row, compare, keyed
 from tailorbird.verify.findings import Verdict
 from tailorbird.verify.index.run_index_stage import verify_indexes
@@ -131,7 +130,7 @@ def _shown(
 ) -> Difference:
     """Compare an index with the documents that are expected for the rows."""
     columns = [*next(iter(expected.values()), types)]
-    documents = all_documents(topology.solr.url, index.collection, session=reading_session(topology.solr))
+    documents = shown_documents(topology, index)
     shown: list[Row] = [{name: document.get(name) for name in columns} for document in documents]
     indexed = keyed([indexed_row(types, row) for row in expected.values()], table.row_key)
     return compare(indexed, keyed(shown, table.row_key))

@@ -76,6 +76,7 @@ def findings(topology: Topology) -> Iterator[Checkup]:
     from tailorbird.operate.doctor.doctor import judge_queries, reached
     from tailorbird.operate.probes.hbase_probe import master_problem
     from tailorbird.operate.probes.kafka_probe import kafka_problem
+    from tailorbird.operate.probes.opensearch_probe import opensearch_problem
     from tailorbird.operate.probes.solr_probe import solr_problem
 
     schemas: dict[TableId, TableSchema] = {}
@@ -95,7 +96,12 @@ def findings(topology: Topology) -> Iterator[Checkup]:
     address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
     problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)
     yield reached("hbase", address, problem, "start HBase and its Thrift server, or correct hbase.*")
-    yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
+    kinds = {index.type for index in topology.indexes.values()}
+    if kinds != {"opensearch"}:
+        yield reached("solr", topology.solr.url, solr_problem(topology.solr.url), "start Solr, or correct solr.url")
+    if "opensearch" in kinds:
+        problem = opensearch_problem(topology.opensearch)
+        yield reached("opensearch", topology.opensearch.url, problem, "start OpenSearch, or correct opensearch.*")
 
 
 def _dead_letters(topology: Topology) -> Iterator[Checkup]:

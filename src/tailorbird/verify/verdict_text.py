@@ -13,7 +13,7 @@ from tailorbird.verify.findings import MOST_FINDINGS, Finding, Stage, Verdict
 ENDS: Mapping[Stage, tuple[str, str]] = {
     "log": ("the source", "the log"),
     "table": ("the sources", "HBase"),
-    "index": ("HBase", "Solr"),
+    "index": ("HBase", "the index"),
 }
 _MOST_REPORTED = 20
 _LONGEST = 80

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from cdc.model.naming import hbase_table
 from cdc.stored.layout import Layout
-from cdc.topology.topology import Index, Topology
+from cdc.topology.topology import Index, Topology, engine_name
 from indexer.index.mapping import fields_of
 from tailorbird.deploy.plan.change import INDEXED, Change, seconds_for
 from tailorbird.deploy.plan.join_changes import layout_after
@@ -66,7 +66,7 @@ def _why_reindex(index: Index, layout: Layout, collection: SeenCollection, *, fo
         one.name for one in wanted if one.name in known and known[one.name] != (one.type, one.many)
     )
     if of_another_type:
-        return f"Solr cannot change the type of an existing field: {', '.join(of_another_type)}"
+        return f"{engine_name(index)} cannot change the type of an existing field: {', '.join(of_another_type)}"
     # a column without a field is in no document yet, so it cannot lack its additional fields
     lacking = sorted({one.name for one in wanted if one.name not in known and one.type == "words"})
     if lacking and not follows:

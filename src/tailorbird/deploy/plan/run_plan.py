@@ -9,7 +9,7 @@ from cdc.model.naming import hbase_table, layouts_table
 from cdc.process.file_running import running
 from cdc.process.file_topology import home
 from cdc.stored.layout import Layout
-from cdc.topology.topology import Topology
+from cdc.topology.topology import Index, Topology
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.engine.file_checkpoint import measured_rate, stored_record
 from joins.stores.postgres.pg_table import PostgresTable
@@ -17,7 +17,7 @@ from tailorbird.deploy.plan.change import Change
 from tailorbird.deploy.plan.hbase_seen import counted_rows
 from tailorbird.deploy.plan.kafka_seen import SeenTopics, fleet_sources, reported_schemas, seen_topics
 from tailorbird.deploy.plan.planner import changes
-from tailorbird.deploy.plan.seen import SeenState, SeenTopology
+from tailorbird.deploy.plan.seen import SeenCollection, SeenState, SeenTopology
 from tailorbird.deploy.plan.solr_seen import seen_collection
 from tailorbird.operate.status.kafka_captured import captured_positions
 from tailorbird.provision.plan import Refuse, foreseen
@@ -48,7 +48,7 @@ def look(topology: Topology, stores: Stores) -> SeenTopology:
     tables = frozenset(stores.tables.tables(topology.name) if topology.name in stores.tables.namespaces() else ())
     logged = bool(topology.sources or topology.tables)  # foreign tables need no Kafka
     topics = seen_topics(topology) if logged else SeenTopics(partitions={}, records={})
-    collections = {name: seen_collection(topology.solr, index) for name, index in topology.indexes.items()}
+    collections = {name: _seen(topology, index) for name, index in topology.indexes.items()}
     peers = stores.peers.peers().values()
     return SeenTopology(
         steps=foreseen(topology, stores),
@@ -64,6 +64,14 @@ def look(topology: Topology, stores: Stores) -> SeenTopology:
         fleet=fleet_sources(topology, topics),
         running=frozenset(one.part for one in running(topology.name) if not one.dead),
     )
+
+
+def _seen(topology: Topology, index: Index) -> SeenCollection | None:
+    if index.type == "opensearch":
+        from tailorbird.deploy.plan.opensearch_seen import seen_in_opensearch
+
+        return seen_in_opensearch(topology.opensearch, index)
+    return seen_collection(topology.solr, index)
 
 
 def _states(topology: Topology) -> Mapping[str, SeenState]:

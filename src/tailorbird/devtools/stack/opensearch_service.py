@@ -50,4 +50,5 @@ def opensearch(settings: StackSettings, tools: Tools, templates: Mapping[str, st
         out=out,
         ports=settings.ports.of("opensearch"),
         folders=(data, temporary(settings, "opensearch")),
+        start_seconds=180.0,
     )

@@ -25,6 +25,7 @@ from typing import TypeVar
 from cdc.model.artefacts import Bundle
 from cdc.model.brokers import Brokers
 from cdc.model.errors import TailorbirdError, UsageError
+from cdc.model.tls import SearchServer
 from cdc.process.file_topology import PORTS, local_ports
 from tailorbird.devtools.stack.artefacts import BUNDLES
 from tailorbird.devtools.stack.proc_fetch import fetch_bundles
@@ -213,7 +214,7 @@ class Stack:
         if service in ("solr", "solrcloud"):
             return solr_problem(addresses[service])
         if service == "opensearch":
-            return opensearch_problem(addresses[service])
+            return opensearch_problem(SearchServer(url=addresses[service]))
         closed = [name for name, port in ports.of("hbase") if not port_answers(host, port)]
         if closed:
             return f"no answer on {', '.join(closed)}"

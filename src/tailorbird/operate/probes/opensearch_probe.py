@@ -9,24 +9,25 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 import orjson
 
+from cdc.model.tls import SearchServer
+
 _TIMEOUT = 3.0
 
 
-def opensearch_problem(
-    url: str, *, username: str | None = None, password: str | None = None, ca_file: str | None = None
-) -> str:
+def opensearch_problem(server: SearchServer) -> str:
     """Return the reason why OpenSearch is not ready, or an empty text. Its port opens before it knows its indexes.
 
     An index that cannot be loaded does not count: only that index is affected."""
     headers = {}
-    if username is not None:
-        headers["Authorization"] = "Basic " + base64.b64encode(f"{username}:{password or ''}".encode()).decode()
+    if server.username is not None:
+        credentials = f"{server.username}:{server.password or ''}".encode()
+        headers["Authorization"] = "Basic " + base64.b64encode(credentials).decode()
     # a proxy from the environment must not be used between two processes of one machine
     handlers: list[ProxyHandler | HTTPSHandler] = [ProxyHandler({})]
     try:
-        if url.startswith("https:"):
-            handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)))
-        asked = Request(f"{url}/_cluster/health?local=true", headers=headers)
+        if server.url.startswith("https:"):
+            handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=server.ca_file)))
+        asked = Request(f"{server.url}/_cluster/health?local=true", headers=headers)
         with build_opener(*handlers).open(asked, timeout=_TIMEOUT) as answer:
             orjson.loads(answer.read())
     except HTTPError as error:

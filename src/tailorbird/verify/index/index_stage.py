@@ -213,7 +213,7 @@ class IndexStage:
         if row is not None:
             reported.append(f"HBase's version {row.version}")
         if fields.FENCE in far:
-            reported.append(f"Solr's {far[fields.FENCE]}")
+            reported.append(f"the index's {far[fields.FENCE]}")
         if row is not None and row.reason:
             reported.append(f"the indexer refuses it: {row.reason}")
         return Finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
 
 from cdc.process.file_topology import home
 from cdc.stored import fields
@@ -20,6 +21,9 @@ from tailorbird.verify.index.solr_documents import VisibleDocuments
 from tailorbird.verify.index.zk_identity import IndexIdentity
 from tailorbird.verify.request import Request, StageResult, Terminal
 from tailorbird.verify.settling import settling_policy
+
+if TYPE_CHECKING:
+    from tailorbird.verify.index.opensearch_documents import OpenSearchDocuments
 
 _BETWEEN_LOOKS = 1.0  # seconds
 _TURN_SECONDS = 3600
@@ -49,7 +53,14 @@ def _verified(request: Request, table: Table, index: Index, terminal: Terminal) 
         rows = RowDocuments(topology, table, index, know=collection.know_fields, fit=collection.converted)
         rows.check(topology.file)
         layout = rows.newest_layout()
-        shown = opened.enter_context(closing(VisibleDocuments(topology, index, collection, settling=settling_policy())))
+        shown: VisibleDocuments | OpenSearchDocuments
+        if index.type == "solr":
+            shown = VisibleDocuments(topology, index, collection, settling=settling_policy())
+        else:  # its library is not installed everywhere
+            from tailorbird.verify.index.opensearch_documents import opened_documents
+
+            shown = opened_documents(collection, settling=settling_policy())
+        opened.callback(shown.close)
         with terminal.progress(f"index {index.name}", None if request.since else shown.count()) as reported:
             stage = IndexStage(
                 table=table.name,
@@ -65,6 +76,8 @@ def _verified(request: Request, table: Table, index: Index, terminal: Terminal) 
             if request.sample > 1:
                 turn = (int(time.time() / _TURN_SECONDS) if request.turn is None else request.turn) % request.sample
                 compared = stage.compare(Sample(request.sample, turn))
+            elif not isinstance(shown, VisibleDocuments):
+                compared = stage.compare()  # nothing in OpenSearch says which documents were written later
             else:
                 routine = RoutineStage(
                     stage=stage,

@@ -1,34 +1,28 @@
-"""Measure freshness: the time from the return of COMMIT to the first Solr query that shows the new version."""
+"""Measure freshness: the time from the return of COMMIT to the first query that shows the new version."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 
-import pysolr
-import requests
 import structlog
 
+from cdc.model.errors import Retriable
+
+# Returns the visible versions of some keys. Raises Retriable while the search engine is unavailable.
+LookUp = Callable[[Sequence[int]], Mapping[int, int]]
 _log = structlog.get_logger()
 
 
 class FreshnessMeter:
-    """Queries Solr in its own thread until every expected version is visible.
+    """Queries an index in its own thread until every expected version is visible.
 
     It queries every `poll` seconds, so a sample may be too long by that much. With a much shorter interval, a small
     machine would spend its time on queries instead of indexing."""
 
-    def __init__(
-        self,
-        collection_url: str,
-        *,
-        key: str,
-        version: str,
-        poll: float = 0.2,
-        session: requests.Session | None = None,
-    ) -> None:
-        self._solr = pysolr.Solr(collection_url, timeout=10, session=session)
-        self._key, self._version, self._poll = key, version, poll
+    def __init__(self, look: LookUp, *, poll: float = 0.2) -> None:
+        self._look, self._poll = look, poll
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[int, float]] = {}
         self._samples: list[float] = []
@@ -72,19 +66,14 @@ class FreshnessMeter:
             if not keys:
                 continue
             try:
-                found = self._solr.search(
-                    # tombstones and barriers do not have the column; a filter query would fill the cache for nothing
-                    f"{{!terms f={self._key}}}" + ",".join(map(str, keys)),
-                    fl=f"{self._key},{self._version}",
-                    rows=len(keys),
-                )
-            except pysolr.SolrError as error:
-                _log.warning("freshness: Solr does not answer", error=str(error)[:200])
+                found = self._look(keys)
+            except Retriable as error:
+                _log.warning("freshness: the index does not answer", error=error.message)
                 self._stop.wait(1.0)
                 continue
-            self._see({int(doc[self._key]): int(doc[self._version]) for doc in found}, time.monotonic())
+            self._see(found, time.monotonic())
 
-    def _see(self, shown: dict[int, int], now: float) -> None:
+    def _see(self, shown: Mapping[int, int], now: float) -> None:
         with self._lock:
             for key, version in shown.items():
                 wanted = self._waiting.get(key)

@@ -1,0 +1,1 @@
+"""Access to one collection of OpenSearch: an index behind an alias."""
