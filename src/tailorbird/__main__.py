@@ -7,6 +7,7 @@ import sys
 
 from cdc.model.errors import TailorbirdError
 from cdc.model.extras import extras_named
+from tailorbird.operate.status.selection import cut
 
 _INTERRUPTED = 130  # as in a shell
 
@@ -22,7 +23,7 @@ def main() -> None:
         with extras_named("console"):
             app(standalone_mode=True)
     except TailorbirdError as error:
-        print(f"tailorbird: {error}", file=sys.stderr)
+        print(f"tailorbird: {cut(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)

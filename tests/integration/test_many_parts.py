@@ -42,6 +42,16 @@ def reported(*arguments: str, code: int = 0) -> str:
     return done.stdout
 
 
+def end(demo: subprocess.Popen[bytes]) -> None:
+    """End the demo together with the processes that it has started; does nothing if it has ended."""
+    demo.send_signal(signal.SIGTERM)
+    try:
+        demo.wait(120)
+    except subprocess.TimeoutExpired:
+        demo.kill()
+        demo.wait()
+
+
 def shards(url: str, collection: str) -> int:
     parameters = {"action": "CLUSTERSTATUS", "collection": collection}
     found = requests.get(f"{url}/admin/collections", parameters, timeout=30).json()["cluster"]["collections"]
@@ -101,7 +111,7 @@ def test_the_demo_with_many_parts(stack: Stack, cloud: str, tmp_path: Path) -> N
         demo.send_signal(signal.SIGINT)
         output, _ = demo.communicate(timeout=500)
     finally:
-        demo.kill()
+        end(demo)
     assert demo.returncode == 0, said.read_text()[-4000:]
     outcome = json.loads(output.splitlines()[-1])
     assert outcome["hbase"] == outcome["solr"] == {"missing": 0, "extra": 0, "different": 0}

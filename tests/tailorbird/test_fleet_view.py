@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 
 from cdc.model.errors import UsageError
-from tailorbird.web.fleet.http_fleet_page import FleetSessions
+from tailorbird.web.fleet.http_fleet_page import FleetSessions, serve_fleet_page
 from tailorbird.web.fleet.view import (
     SourceLine,
     agents_of,
-    found,
     gateways_of,
     may_ask,
     new_source,
@@ -90,34 +92,86 @@ def test_a_gateways_health() -> None:
 
 
 def test_a_snapshots_progress() -> None:
-    """Progress is relative to an estimate and never complete before the end; invalid reports are ignored."""
-    reading = source(reported=reported_now(position={"reading": {"d.t": 50, "d.u": "many"}, "read": {"d.v": 7}}))
-    lines = sources_of([reading], NOW)
-    t, u, v, w = tables_of([seen(name, "shop" if name != "w" else None) for name in "tuvw"], lines)
+    """Progress is relative to an estimate and never complete before the end."""
+    t, u, v = tables_of(
+        [seen("t", "shop", reading=50, done=False), seen("u", "shop"), seen("v", "shop", reading=None, done=True)]
+    )
     assert (t.progress, t.read, t.done) == (0.5, 50, False)
     assert u.progress is None
     assert (v.progress, v.done) == (1.0, True)
-    assert w.progress is None
-    assert tables_of([seen(captured="shop", rows=10)], lines)[0].progress == 0.99
-    assert sources_of([source(reported=reported_now(position={"reading": [1]}))], NOW)[0].reading == {}
+    assert tables_of([seen(captured="shop", rows=10, reading=50)])[0].progress == 0.99
 
 
-def test_the_map_is_searched_by_words() -> None:
-    """In places, names and columns; so many are shown, the others counted."""
-    tables = tables_of([*(seen(f"t{n}") for n in range(300)), seen("users", columns=[["Phone", "text"]])], [])
-    assert [one.name for one in found(tables, "paris PHONE")[0]] == ["users"]
-    assert (len(found(tables, "")[0]), found(tables, "")[1]) == (200, 101)
-    assert found(tables, "nothing") == ([], 0)
+def test_a_source_with_many_tables_lists_the_first_ones() -> None:
+    """The others are counted, and found in the map."""
+    [line] = sources_of([source(tables={f"d.t{n}": {} for n in range(20_000)})], NOW)
+    assert (line.tables[-1], len(line.tables), line.more) == ("d.t19", 20, 19_980)
+
+
+class Lists:
+    """A gateway's lists with 20,000 tables and 1,000 agents, which returns at most 1,000 entries at a time."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[str, str, Any]] = []
+        self.whole: dict[str, list[Any]] = {
+            "map": [seen(f"t{n:05}") for n in range(20_000)],
+            "sources": [],
+            "gateways": [],
+        }
+        self.whole["agents"] = [
+            {"agent": f"a{n:04}", "connected": True, "gateway": "g", "version": "1", "drained": False, "sources": []}
+            for n in range(1000)
+        ]
+
+    def page(self, path: str, *, search: str = "", offset: int = 0, limit: int = 1000, **_: Any) -> Any:
+        assert limit <= 1000, "a page never asks for a whole list"
+        found = [
+            one for one in self.whole[path] if all(word in " ".join(map(str, one.values())) for word in search.split())
+        ]
+        return found[offset : offset + limit], len(found)
+
+    def every(self, path: str, **query: Any) -> Any:
+        return self.page(path, **query)[0]
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        self.commands.append((method, path, body))
+        return {}
+
+
+async def asked(app: FastAPI, method: str, path: str, session: str, body: Any = None) -> Any:
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+        answer = await client.request(method, path, json=body, headers={"X-Tailorbird-Session": session})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_page_shows_parts_of_long_lists() -> None:
+    """Each list has its own offset; the last table is found by its name and captured, although no page shows it."""
+    lists = Lists()
+    app = FastAPI()
+    sessions = FleetSessions(lambda token: lists)  # type: ignore[arg-type, return-value]
+    serve_fleet_page(app, sessions)
+    session = sessions.enter("token")
+    state = asyncio.run(asked(app, "GET", "/api/state?tables=400&agents=50", session))
+    assert [one["name"] for one in state["tables"]["entries"]] == [f"t{n:05}" for n in range(400, 600)]
+    assert (state["tables"]["total"], state["agents"]["total"]) == (20_000, 1000)
+    assert state["agents"]["entries"][0]["name"] == "a0050"
+    state = asyncio.run(asked(app, "GET", "/api/state?q=t19999", session))
+    assert ([one["name"] for one in state["tables"]["entries"]], state["tables"]["total"]) == (["t19999"], 1)
+    place = {"agent": "paris", "connection": "db", "database": "d", "name": "t19999"}
+    asyncio.run(asked(app, "POST", "/api/sync", session, place))
+    assert lists.commands[-1][2]["tables"] == {"d.t19999": {}}
 
 
 def test_the_first_table_of_a_connection_makes_a_source() -> None:
     """Under a name that no source has; later ones go to the source that is there."""
-    [table] = tables_of([seen(connection="shop-db")], [])
+    [table] = tables_of([seen(connection="shop-db")])
     assert source_for(table, []) is None
     name, spec = new_source(table, [])
     assert (name, spec["tables"], spec["agents"]) == ("shop_db", {"d.t": {}}, ["paris"])
     assert "type" not in spec
-    assert new_source(tables_of([seen(type="postgresql")], [])[0], [])[1]["type"] == "postgresql"
+    assert new_source(tables_of([seen(type="postgresql")])[0], [])[1]["type"] == "postgresql"
     other: list[SourceLine] = sources_of([source("shop_db", agents=["lyon"], connection="shop-db")], NOW)
     assert source_for(table, other) is None, "another agent's"
     assert new_source(table, other)[0] == "shop_db_2"

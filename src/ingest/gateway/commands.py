@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from cdc.model.errors import TailorbirdError, UsageError
-from cdc.model.schema import TableId
 from cdc.oidc.claims import ROLES
 from ingest.fleet.certificate import RevokedCertificate, serial_of
 from ingest.fleet.desired import DesiredSource, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
@@ -29,7 +28,8 @@ from ingest.fleet.state import (
 from ingest.fleet.tokens import AGENT, Token, checked, hashed, same_name, written
 from ingest.gateway.coordinator import claim_again, plain
 from ingest.gateway.gateway_interfaces import Audit, StateTopic
-from ingest.gateway.shown import audited, running, version_shown
+from ingest.gateway.lists import FleetLists
+from ingest.gateway.shown import audited, version_shown
 
 Begin = Callable[[], None]  # writes that a command begins to the audit log; raises Retriable if that fails
 SOURCES = 2000  # maximum number per tenant, because gateways keep all of them in memory
@@ -81,6 +81,7 @@ class FleetCommands:
     ) -> None:
         self._topic, self._audit, self._topology, self._sources = topic, audit, topology, sources
         self._now_ms, self._number, self._secret = now_ms, number, secret
+        self.lists = FleetLists(topic, topology)
 
     @property
     def tokens(self) -> dict[str, Token]:
@@ -92,65 +93,6 @@ class FleetCommands:
         return checked(shown, self.tokens, self._now_ms())
 
     # queries
-
-    def agents(self) -> list[dict[str, Any]]:
-        """Return each agent that ever connected, with its gateway and sources."""
-        state = self._topic.state
-        found = []
-        for name, one in sorted(state.presences.items()):
-            held = {source: lease.epoch for source, lease in state.leases.items() if lease.agent == name}
-            found.append(
-                {
-                    "agent": name, "connected": one.connected, "gateway": one.gateway, "version": one.version,
-                    "labels": dict(one.labels or {}), "since_ms": one.at_ms,
-                    "drained": state.is_drained("agents", name),
-                    "sources": [running(state, source, name, epoch) for source, epoch in sorted(held.items())],
-                }
-            )  # fmt: skip
-        return found
-
-    def gateways(self) -> list[dict[str, Any]]:
-        """Return each known gateway: its last heartbeat, its number of agents, and whether it is drained."""
-        state = self._topic.state
-        beats = dict[str, int]()
-        for gateway, beat in state.beats.items():
-            beats[plain(gateway)] = max(beat, beats.get(plain(gateway), 0))
-        here = [plain(one.gateway) for one in state.presences.values() if one.connected]
-        return [
-            {
-                "gateway": name, "heard_ms": beat, "agents": here.count(name),
-                "drained": state.is_drained("gateways", name),
-            }
-            for name, beat in sorted(beats.items())
-        ]  # fmt: skip
-
-    def sources(self) -> list[dict[str, Any]]:
-        """Return each source of the fleet: its desired state, its agent, and the agent's report."""
-        state = self._topic.state
-        return [self._shown(state, name, newest) for name, newest in sorted(state.newest().items()) if newest.spec]
-
-    def map(self, agent: str | None = None) -> list[dict[str, Any]]:
-        """Return each table that agents see: columns, estimated rows, and the source that captures it, if any."""
-        state, found = self._topic.state, []
-        for (name, connection, database), seen in sorted(state.maps.items()):
-            if agent not in (None, name):
-                continue
-            held = state.captured(name, connection)
-            over = {source: source_of(spec, self._topology, source) for source, spec in held.items()}
-            for table in seen.tables:
-                by = [
-                    source for source, one in over.items()
-                    if one.captures(TableId(source=source, database=database, table=table.name))
-                ]  # fmt: skip
-                found.append(
-                    {
-                        "agent": name, "connection": connection, "database": database, "table": table.name,
-                        "rows": table.rows, "columns": [list(column) for column in table.columns],
-                        "captured": by[0] if by else None, "type": seen.type,
-                        **({"omitted": seen.omitted} if seen.omitted else {}),
-                    }
-                )  # fmt: skip
-        return found
 
     def config(self, source: str, version: int | None = None) -> dict[str, Any]:
         """Return a version (None: newest) of a source's configuration, and all versions. Raises NotFound if unknown."""
@@ -391,10 +333,3 @@ class FleetCommands:
         if spec is None:
             raise NotFound(f"the fleet has no source {source[:80]}", "tailorbird fleet source add")
         return spec
-
-    def _shown(self, state: FleetState, name: str, newest: DesiredSource) -> dict[str, Any]:
-        lease = state.leases.get(name)
-        shown = {**version_shown(newest), "agent": lease.agent if lease else "", "epoch": lease.epoch if lease else 0}
-        report = state.reported.get((lease.agent, name)) if lease else None
-        current = report is not None and lease is not None and report.epoch == lease.epoch
-        return {**shown, "reported": asdict(report) if report is not None and current else None}

@@ -4,6 +4,9 @@ It uses TLS with the gateway's certificate, and bearer tokens with roles: those 
 an OpenID Connect issuer. Errors are `{"error": …, "remedy": …}`: 400
 invalid input, 401 no valid token, 403 the role is not sufficient, 404 not found, 409 a concurrent command won, 411 no
 length, 413 too long, 429 too many wrong tokens from one address, 503 Kafka is unavailable.
+
+Lists of agents, gateways, sources and tables take `search`, `offset` and `limit`. The header `X-Total-Count` has the
+number of all entries that match the search.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,6 +32,7 @@ from cdc.model.errors import Retriable, TailorbirdError, TopologyError, UsageErr
 from cdc.oidc.claims import OidcSettings
 from cdc.process.http_bounded import HEADERS, bounded_protocol
 from cdc.process.tcp_bounded import ACCEPTED_AT_ONCE, BoundedListener
+from ingest.fleet.paging import Page, PagedList
 from ingest.fleet.tokens import Guesses, number_of
 from ingest.gateway.commands import FleetCommands, NotFound, VersionConflict
 from ingest.gateway.http_operators import Administrator, Driver, Guard, Viewer
@@ -175,29 +179,47 @@ def status_of(error: TailorbirdError) -> int:
     return 503 if isinstance(error, Retriable) else 500
 
 
+def _asked(
+    search: Annotated[str, Query(max_length=400, description="Only entries that contain all of these words.")] = "",
+    offset: Annotated[int, Query(ge=0, description="Number of matching entries to leave out.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=10_000, description="Maximum number; without it, all.")] = None,
+) -> Page:
+    return Page(search=search, offset=offset, limit=limit)
+
+
+Asked = Annotated[Page, Depends(_asked)]
+TOTAL = "X-Total-Count"
+
+
+def _counted(found: PagedList[dict[str, Any]], response: Response) -> list[dict[str, Any]]:
+    """Return the entries of a page. A header of the response has the number of all that match."""
+    response.headers[TOTAL] = str(found.total)
+    return found.entries
+
+
 # Handlers that wait for Kafka are plain functions: FastAPI runs them in threads, so the event loop never blocks.
 
 
 def _looks(app: FastAPI, commands: FleetCommands) -> None:
     @app.get("/v1/agents")
-    def agents(who: Viewer) -> list[dict[str, Any]]:
+    def agents(who: Viewer, page: Asked, response: Response) -> list[dict[str, Any]]:
         """List agents, with their gateways and sources."""
-        return commands.agents()
+        return _counted(commands.lists.agents(page), response)
 
     @app.get("/v1/gateways")
-    def gateways(who: Viewer) -> list[dict[str, Any]]:
+    def gateways(who: Viewer, page: Asked, response: Response) -> list[dict[str, Any]]:
         """List gateways, with their last heartbeat and number of agents."""
-        return commands.gateways()
+        return _counted(commands.lists.gateways(page), response)
 
     @app.get("/v1/map")
-    def seen(who: Viewer, agent: str | None = None) -> list[dict[str, Any]]:
+    def seen(who: Viewer, page: Asked, response: Response, agent: str | None = None) -> list[dict[str, Any]]:
         """List databases, tables and columns that agents see, and the source that captures them."""
-        return commands.map(agent)
+        return _counted(commands.lists.map(agent, page), response)
 
     @app.get("/v1/sources")
-    def sources(who: Viewer) -> list[dict[str, Any]]:
+    def sources(who: Viewer, page: Asked, response: Response) -> list[dict[str, Any]]:
         """List sources, with their desired state, agent and report."""
-        return commands.sources()
+        return _counted(commands.lists.sources(page), response)
 
     @app.get("/v1/sources/{source}/config")
     def config(source: str, who: Viewer, version: int | None = None) -> dict[str, Any]:

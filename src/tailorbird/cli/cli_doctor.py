@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cdc.model.errors import TailorbirdError
+from tailorbird.operate.status.selection import MOST, ListChoice, cut
 
 if TYPE_CHECKING:
     from cdc.model.schema import TableId, TableSchema
@@ -24,29 +26,55 @@ def doctor(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings too.")] = False,
+    search: Annotated[str, typer.Option("--search", help="Only findings that contain all of these words.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Findings of each source, the worst first.")] = MOST,
 ) -> None:
     """Check every server of a topology and print a remedy for each fault.
 
-    Reads only. Exit code 0: no faults; 1: a fault must be fixed; 2: the topology itself is invalid.
+    Reads only. Of many findings of one source, the worst are first, and the others are counted. Exit code
+    0: no faults; 1: a fault must be fixed; 2: the topology itself is invalid.
 
     Example: tailorbird doctor topologies/shop.yml
     """
     from cdc.process.file_topology import load_topology
 
-    topology = load_topology(file)
     worst = {"ok": 0, "warning": 0, "fault": 0}
-    for finding in findings(topology):
-        worst[finding.status] += 1
-        if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(finding)))
-            continue
-        typer.echo(f"{_SIGNS[finding.status]} {finding.subject}: {finding.check}: {finding.found}")
-        if finding.remedy:
-            typer.echo(f"        remedy: {finding.remedy}")
+
+    def counted() -> Iterator[Checkup]:
+        for finding in findings(load_topology(file)):
+            worst[finding.status] += 1
+            yield finding
+
+    _print(counted(), ListChoice(search=search, limit=limit), as_json=as_json)
     if not as_json:
-        typer.echo(f"{worst['fault']} faults, {worst['warning']} warnings, {worst['ok']} in order")
+        typer.echo(f"{worst['fault']:,} faults, {worst['warning']:,} warnings, {worst['ok']:,} in order")
     if worst["fault"] or (strict and worst["warning"]):
         raise typer.Exit(1)
+
+
+def _print(found: Iterable[Checkup], selection: ListChoice, *, as_json: bool) -> None:
+    """Print findings as the servers answer: those of a source together, so that its faults are first."""
+    for _, some in itertools.groupby(found, key=_group):
+        shown = selection.matching(some, lambda one: f"{one.subject} {one.check} {one.status} {one.found}")
+        if as_json:
+            for one in shown:
+                typer.echo(json.dumps(dataclasses.asdict(one)))
+            continue
+        worst_first = sorted(shown, key=lambda one: one.status != "fault") if len(shown) > selection.limit else shown
+        for line in selection.lines(worst_first, _lines, lambda one: one.status, lambda one: one.status == "ok"):
+            typer.echo(line)
+
+
+def _group(one: Checkup) -> str:
+    """Return what a finding is printed with: its source, or the kind of its subject."""
+    kind, _, _ = one.subject.partition(" ")
+    return one.subject if kind == "source" else kind
+
+
+def _lines(one: Checkup) -> Iterator[str]:
+    yield f"{_SIGNS[one.status]} {one.subject}: {one.check}: {cut(one.found)}"
+    if one.remedy:
+        yield f"        remedy: {cut(one.remedy)}"
 
 
 def _stored_tables(server: PostgresServer) -> Checkup:

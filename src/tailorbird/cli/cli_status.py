@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +24,7 @@ from tailorbird.operate.status.index_status import IndexStatus, index_statuses, 
 from tailorbird.operate.status.part_status import WIDE, PartStatus, lines_of, part_statuses
 from tailorbird.operate.status.prepared import prepared_at
 from tailorbird.operate.status.quarantine import quarantined
+from tailorbird.operate.status.selection import MOST, ListChoice
 from tailorbird.operate.status.unrepresentable import stood_in, stood_in_line
 
 if TYPE_CHECKING:
@@ -37,28 +38,34 @@ def status(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds, until Ctrl-C.")] = False,
+    search: Annotated[str, typer.Option("--search", help="Only entries that contain all of these words.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Entries of each list, the worst first.")] = MOST,
 ) -> None:
     """Show the health of every process and index.
 
     Exit code 1: a process of this machine is down, stopped, stuck or unreachable; an index is not served; a peer
     belongs to no index; rows are missing because of dead letters, quarantine or a lost log (INCOMPLETE); or a check
     found a difference (DIFFERENT) or is overdue. A process that neither runs nor failed on this machine is `elsewhere`.
+    The exit code covers all entries, also those that --search and --limit leave out.
 
     Example: tailorbird status topologies/shop.yml --watch
+
+    Example: tailorbird status topologies/shop.yml --search "join orders" --limit 10
     """
+    selection = ListChoice(search=search, limit=limit)
     topology, dead_letters = load_topology(file), None
     with ExitStack() as kept:
         while True:
             if watch and not as_json:
                 typer.echo(_CLEAR, nl=False)
-            well = _reported_parts(topology, as_json=as_json)
+            well = _reported_parts(topology, selection, as_json=as_json)
             # imported after the first lines are printed: loading Kafka's client takes longer than printing them
             from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 
             dead_letters = dead_letters or kept.enter_context(
                 DeadLetterReader(topology, DeadLetterList(topology.name, keep=0))
             )
-            well = _reported_servers(topology, dead_letters, as_json=as_json) and well
+            well = _reported_servers(topology, dead_letters, selection, as_json=as_json) and well
             if not watch:
                 break
             time.sleep(_WATCH_EVERY)
@@ -66,18 +73,22 @@ def status(
         raise typer.Exit(1)
 
 
-def _reported_parts(topology: Topology, *, as_json: bool) -> bool:
+def _reported_parts(topology: Topology, selection: ListChoice, *, as_json: bool) -> bool:
     """Print the processes, without querying a server. Return whether all of them make progress."""
     parts = asked_parts(topology)
-    for part in parts:
-        if as_json:
+    shown = selection.matching(parts, lambda part: f"{part.part} {part.state}")
+    if as_json:
+        for part in shown:
             typer.echo(json.dumps({"kind": "process", **dataclasses.asdict(part)}))
-        else:
-            typer.echo("\n".join(lines_of(part)))
+    else:
+        for line in selection.lines(shown, lines_of, lambda part: part.state, lambda part: part.moves):
+            typer.echo(line)
     return all(part.moves for part in parts)
 
 
-def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_json: bool) -> bool:
+def _reported_servers(
+    topology: Topology, dead_letters: DeadLetterReader, selection: ListChoice, *, as_json: bool
+) -> bool:
     """Print the state in HBase, Kafka and Solr. Return whether all is well, as far as they are available."""
     from tailorbird.operate.probes.kafka_probe import kafka_problem
 
@@ -91,7 +102,7 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
         typer.echo(f"{'denied':<{WIDE}}{denied}", err=True)
     else:
         captured = _captured(topology)
-        well = _complete(topology, dead_letters, captured or {}, as_json) and captured is not None
+        well = _complete(topology, dead_letters, captured or {}, selection, as_json) and captured is not None
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
             reported_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
             typer.echo(reported_as_json if as_json else f"{'open':<{WIDE}}{one}")
@@ -111,14 +122,16 @@ def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, *, as_
     except TailorbirdError as error:  # the processes are already printed
         typer.echo(f"{'away':<{WIDE}}indexes: {error}", err=True)
         return False
-    for each in indexes:
-        if as_json:
+    shown_indexes = selection.matching(indexes, lambda each: f"index {each.index} {each.peer} {each.state}")
+    if as_json:
+        for each in shown_indexes:
             typer.echo(json.dumps({"kind": "index", **dataclasses.asdict(each)}))
-        else:
-            _print_index(each)
+    else:
+        for line in selection.lines(shown_indexes, _index_lines, lambda one: one.state, _serves):
+            typer.echo(line)
     for why in away:
         typer.echo(f"{'away':<{WIDE}}{why}", err=True)
-    return well and not away and all(each.state == "serving" for each in indexes)
+    return well and not away and all(map(_serves, indexes))
 
 
 def _denied(topology: Topology) -> str:
@@ -133,7 +146,11 @@ def _denied(topology: Topology) -> str:
 
 
 def _complete(
-    topology: Topology, dead_letters: DeadLetterReader, captured: Mapping[str, CapturedPosition], as_json: bool
+    topology: Topology,
+    dead_letters: DeadLetterReader,
+    captured: Mapping[str, CapturedPosition],
+    selection: ListChoice,
+    as_json: bool,
 ) -> bool:
     """Print the tables and indexes that lack rows, because of dead letters or quarantine. Return whether there is
     none."""
@@ -142,14 +159,20 @@ def _complete(
     except Retriable as error:
         typer.echo(f"{'away':<{WIDE}}dead letters: {error}", err=True)
         return False
+    shown = selection.matching(waiting, lambda each: f"{each.stage} {each.of}")
     if as_json:
-        for each in waiting:
+        for each in shown:
             reported = {**dataclasses.asdict(each), "look": f"tailorbird dead-letters list {topology.file}"}
             typer.echo(
                 json.dumps({"kind": "incomplete", **reported, "tables": readers_of(each, joined_from(topology))})
             )
-    elif waiting:
-        typer.echo("\n".join(incomplete_lines(waiting, joined_from(topology), topology.file)))
+    elif shown:
+        most = shown
+        if len(shown) > selection.limit:
+            most = sorted(shown, key=lambda each: -each.dead_letters)[: selection.limit]
+        typer.echo("\n".join(incomplete_lines(most, joined_from(topology), topology.file)))
+        if len(shown) > len(most):
+            typer.echo(f"{'':<{WIDE}}… and {len(shown) - len(most):,} more: see --limit, --search and --json")
     return not waiting
 
 
@@ -194,13 +217,17 @@ def asked_parts(topology: Topology) -> list[PartStatus]:
     )
 
 
-def _print_index(each: IndexStatus) -> None:
+def _serves(each: IndexStatus) -> bool:
+    return each.state == "serving"
+
+
+def _index_lines(each: IndexStatus) -> Iterator[str]:
     name = f"index {each.index}" if each.index else "peer"
     far = f", {reported(each)}" if reported(each) else ""
     served = "1 process" if len(each.processes) == 1 else f"{len(each.processes)} processes"
-    typer.echo(f"{each.state:<{WIDE}}{name}  (peer {each.peer}, {served}{far})")
+    yield f"{each.state:<{WIDE}}{name}  (peer {each.peer}, {served}{far})"
     if each.remedy:
-        typer.echo(f"{'':<{WIDE}}{each.remedy}")
+        yield f"{'':<{WIDE}}{each.remedy}"
 
 
 def _indexes(topology: Topology, captured: Mapping[str, CapturedPosition] | None, away: list[str]) -> list[IndexStatus]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,7 @@ import typer
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Topology
 from tailorbird.cli.cli_schemas import ask_servers
+from tailorbird.operate.status.selection import MOST, ListChoice
 
 
 def validate(
@@ -24,6 +25,8 @@ def validate(
         ),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Query no server.")] = False,
+    search: Annotated[str, typer.Option("--search", help="Print only tables that contain all of these words.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many tables.")] = MOST,
 ) -> None:
     """Check a topology file, and its queries against the databases' columns.
 
@@ -47,12 +50,14 @@ def validate(
         known, unchecked = _asked(topology)
         columns = check(topology, known)
         _compile(topology, known)
+    selection = ListChoice(search=search, limit=limit)
+    columns = dict(selection.matching(columns.items(), lambda one: f"{one[0]} {' '.join(one[1] or ())}"))
     if as_json:
         reported = {"topology": topology.name, "tables": columns, **({"unchecked": unchecked} if unchecked else {})}
         typer.echo(json.dumps(reported))
         return
-    for table, names in columns.items():
-        typer.echo(f"{table}: {', '.join(names or ['every column'])}")
+    for line in selection.lines(list(columns.items()), _table_lines, lambda _: "valid", lambda _: True):
+        typer.echo(line)
     parts = (
         (len(topology.sources), "source", "sources"),
         (len(topology.tables), "table", "tables"),
@@ -62,6 +67,11 @@ def validate(
     typer.echo(f"{file} is valid: " + ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts))
     for what in unchecked:
         typer.echo(f"not checked: {what}", err=True)
+
+
+def _table_lines(one: tuple[str, list[str] | None]) -> Iterator[str]:
+    table, names = one
+    yield f"{table}: {', '.join(names or ['every column'])}"
 
 
 def _asked(topology: Topology) -> tuple[Mapping[TableId, TableSchema], list[str]]:

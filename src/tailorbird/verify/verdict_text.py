@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from cdc.model.types import Canonical
-from tailorbird.verify.findings import MOST_FINDINGS, Finding, Stage, Verdict
+from tailorbird.verify.findings import MOST_FINDINGS, WORST_FIRST, Finding, Outcome, Stage, Verdict
 
 # near end, far end
 ENDS: Mapping[Stage, tuple[str, str]] = {
@@ -18,6 +18,7 @@ ENDS: Mapping[Stage, tuple[str, str]] = {
 _MOST_REPORTED = 20
 _LONGEST = 80
 _WIDE = 7
+_EVERY, _NAMED = 500, 100
 
 
 def lines_of(verdict: Verdict) -> Iterator[str]:
@@ -42,6 +43,46 @@ def lines_of(verdict: Verdict) -> Iterator[str]:
         yield f"{indent}not compared: {reason}"
     for column, reason in verdict.uncompared.items():
         yield f"{indent}not compared: column {column}: {reason}"
+
+
+class VerdictLines:
+    """Formats the verdicts of one run in their order: the first `limit` of each outcome, and the totals at the end.
+
+    A run over thousands of tables thus prints each difference, but not a line for each equal table."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._seen: dict[Outcome, list[tuple[Stage, str]]] = {outcome: [] for outcome in WORST_FIRST}
+
+    def add(self, verdict: Verdict) -> Iterator[str]:
+        """Yield the lines of the next verdict; a line with the number of comparisons after each 500 of them."""
+        seen = self._seen[verdict.outcome]
+        seen.append((verdict.stage, verdict.table))
+        if len(seen) <= self._limit:
+            yield from lines_of(verdict)
+        total = sum(map(len, self._seen.values()))
+        if self._left_out and total % _EVERY == 0:
+            yield self._counts
+
+    def totals(self) -> Iterator[str]:
+        """Yield the totals, and the tables that differ or were not compared. Nothing if all verdicts were printed."""
+        if not self._left_out:
+            return
+        yield self._counts
+        for outcome in WORST_FIRST[:-1]:
+            names = [f"{stage} {table}" for stage, table in self._seen[outcome]]
+            if names:
+                more = f", and {len(names) - _NAMED:,} more: see --json" if len(names) > _NAMED else ""
+                yield f"{outcome}: {', '.join(names[:_NAMED])}{more}"
+
+    @property
+    def _left_out(self) -> bool:
+        return any(len(seen) > self._limit for seen in self._seen.values())
+
+    @property
+    def _counts(self) -> str:
+        counts = ", ".join(f"{len(seen):,} {outcome}" for outcome, seen in self._seen.items() if seen)
+        return f"{sum(map(len, self._seen.values())):,} comparisons: {counts}"
 
 
 def finding_lines(finding: Finding) -> Iterator[str]:

@@ -106,7 +106,7 @@ def test_a_source_is_added_changed_rolled_back_and_removed(session_handler: Sess
     shown = commands.config("s", 4)
     assert (shown["spec"]["connection"], [one["version"] for one in shown["versions"]]) == ("other", [1, 2, 3, 4, 5])
     commands.remove(WHO, "s")
-    assert (session_handler.spec(), commands.sources()) == (None, [])
+    assert (session_handler.spec(), commands.lists.sources().entries) == (None, [])
     commands.roll_back(WHO, "s", 1)
     assert session_handler.spec() is not None
     lines = [(line["what"], line["who"], line["outcome"], line["version"]) for line in session_handler.audit.outcomes]
@@ -231,24 +231,54 @@ def test_agents_sources_and_the_map(session_handler: SessionHandler) -> None:
         map_record(DatabaseSeen(agent="a1", connection="db", database="d", tables=tables)),
         map_record(DatabaseSeen(agent="a2", connection="db", database="d", tables=tables)),
     )
-    (agent,) = session_handler.commands.agents()
+    (agent,) = session_handler.commands.lists.agents().entries
     assert agent["sources"][0]["reason"] == "no report yet"
     session_handler.topic.write(
         reported_record(
             SourceReport(agent="a1", source="s", epoch=1, version=1, status="applied", hash="h", narrowed=True)
         )
     )
-    (agent,) = session_handler.commands.agents()
+    (agent,) = session_handler.commands.lists.agents().entries
     assert (agent["connected"], agent["labels"], agent["sources"][0]["status"]) == (True, {"site": "x"}, "applied")
-    (source,) = session_handler.commands.sources()
+    (source,) = session_handler.commands.lists.sources().entries
     assert (source["agent"], source["reported"]["narrowed"]) == ("a1", True)
-    seen = {(one["agent"], one["table"]): (one["captured"], one["rows"]) for one in session_handler.commands.map()}
+    tables_seen = session_handler.commands.lists.map().entries
+    seen = {(one["agent"], one["table"]): (one["captured"], one["rows"]) for one in tables_seen}
     assert seen == {("a1", "t"): ("s", 5), ("a1", "u"): (None, None), ("a2", "t"): (None, 5), ("a2", "u"): (None, None)}
-    assert {one["agent"] for one in session_handler.commands.map("a2")} == {"a2"}
+    assert {one["agent"] for one in session_handler.commands.lists.map("a2").entries} == {"a2"}
     session_handler.commands.drain(WHO, "agents", "a1", True)
     session_handler.commands.drain(WHO, "gateways", "g1", True)
     assert session_handler.topic.state.is_drained("agents", "a1")
-    assert session_handler.commands.gateways() == [{"gateway": "g1", "heard_ms": 1, "agents": 1, "drained": True}]
+    gateways = session_handler.commands.lists.gateways().entries
+    assert gateways == [{"gateway": "g1", "heard_ms": 1, "agents": 1, "drained": True}]
+
+
+def test_long_lists_are_searched_and_paged(client: Client) -> None:
+    """No part is larger than asked for, the parts are the whole, and words find a table on any page."""
+    topic = client.session_handler.topic
+    tables = tuple(TableSeen(name=f"t{n:05}", rows=n, columns=(("id", "int"),)) for n in range(500))
+    topic.write(map_record(DatabaseSeen(agent="a1", connection="db", database="d", tables=tables)))
+    client.ask("POST", "/v1/sources/s", "operate", {**SPEC, "tables": {"t00499": {}}})
+    topic.write(
+        presence_record(Presence(agent="a1", gateway="g1#1", connected=True)),
+        lease_record(Lease(source="s", epoch=1, agent="a1", gateway="g1#1", claim="c")),
+        reported_record(
+            SourceReport(
+                agent="a1", source="s", epoch=1, version=1, status="applied",
+                position={"reading": {"d.t00499": 7, "d.t00498": "many"}},
+            )
+        ),
+    )  # fmt: skip
+    parts = [client.ask("GET", f"/v1/map?limit=200&offset={n}", "view") for n in (0, 200, 400)]
+    assert {part.headers["X-Total-Count"] for part in parts} == {"500"}
+    assert [one["table"] for part in parts for one in part.json()] == [table.name for table in tables]
+    found = client.ask("GET", "/v1/map?search=A1+T00499&limit=10", "view")
+    assert [(one["captured"], one["reading"], one["done"]) for one in found.json()] == [("s", 7, False)]
+    assert found.headers["X-Total-Count"] == "1"
+    assert [one["source"] for one in client.ask("GET", "/v1/sources?search=t00499", "view").json()] == ["s"]
+    assert client.ask("GET", "/v1/agents?search=a1+s&limit=1", "view").json()[0]["agent"] == "a1"
+    assert client.ask("GET", "/v1/agents?offset=1", "view").headers["X-Total-Count"] == "1"
+    assert client.ask("GET", "/v1/map?limit=0", "view").status_code == 400
 
 
 def test_while_kafka_is_unavailable_a_command_fails_with_the_reason(session_handler: SessionHandler) -> None:

@@ -14,6 +14,7 @@ from cdc.process.file_topology import read_file
 from cdc.topology.topology import Topology
 from tailorbird.cli.change.cli_apply_sources import write_sources
 from tailorbird.cli.change.cli_connected import NOTHING_TO_MAKE, ConnectedServers, connected_to, journal_of
+from tailorbird.operate.status.selection import ListChoice
 
 if TYPE_CHECKING:
     from tailorbird.cli.change.cli_versions import VersionRollout
@@ -59,7 +60,7 @@ def apply(
     if dry_run:
         from tailorbird.cli.change.cli_plan import show_plan
 
-        show_plan(topology, as_json=as_json)
+        show_plan(topology, ListChoice(), as_json=as_json)
         return
     from cdc.process.kafka_grants import granted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,8 @@ TokenFile = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 Wait = Annotated[float, typer.Option("--wait", help="Seconds to wait until the agent runs it; 0: do not wait.")]
+Search = Annotated[str, typer.Option("--search", help="Only entries that contain all of these words.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print at most this many, and the total.")]
 API, CA = "127.0.0.1:7444", Path("fleet-ca/ca.pem")
 
 
@@ -36,6 +39,19 @@ def ask(api: str, ca: Path, token_file: Path | None) -> FleetApi:
     from tailorbird.web.fleet.http_fleet import api_of
 
     return api_of(api, ca, token_file)
+
+
+def entries(api: FleetApi, path: str, search: str, limit: int | None, **query: Any) -> Iterator[Any]:
+    """Yield the entries of a list that contain all words of `search`: all, or the first ones and on standard error how
+    many more there are."""
+    asked = {"search": search or None, **query}
+    if limit is None:
+        yield from api.every(path, **asked)
+        return
+    found, total = api.page(path, **asked, limit=min(limit, 10_000))
+    yield from found
+    if total > len(found):
+        typer.echo(f"{total - len(found):,} more: a higher --limit, or --search", err=True)
 
 
 def report(found: Any, as_json: bool, line: str) -> None:

@@ -6,15 +6,36 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tailorbird.cli.fleet.cli_api import API, CA, Api, Ca, Json, TokenFile, ask, one_line, report, when
+from tailorbird.cli.fleet.cli_api import (
+    API,
+    CA,
+    Api,
+    Ca,
+    Json,
+    Limit,
+    Search,
+    TokenFile,
+    ask,
+    entries,
+    one_line,
+    report,
+    when,
+)
 
 
-def agents(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
+def agents(
+    search: Search = "",
+    limit: Limit = None,
+    api: Api = API,
+    ca: Ca = CA,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
     """List agents with their sources and positions.
 
     Example: tailorbird fleet agents --api gw1.example.org:7444
     """
-    for one in ask(api, ca, token_file).ask("GET", "agents"):
+    for one in entries(ask(api, ca, token_file), "agents", search, limit):
         state = "drained" if one["drained"] else "connected" if one["connected"] else "away"
         report(one, as_json, f"{one['agent']}: {state}, at {one['gateway']} since {when(one['since_ms'])}")
         for source in () if as_json else one["sources"]:
@@ -28,7 +49,7 @@ def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json:
 
     Example: tailorbird fleet gateways
     """
-    for one in ask(api, ca, token_file).ask("GET", "gateways"):
+    for one in ask(api, ca, token_file).every("gateways"):
         state = ", drained" if one["drained"] else ""
         report(one, as_json, f"{one['gateway']}: {one['agents']} agents, last seen {when(one['heard_ms'])}{state}")
 
@@ -36,6 +57,8 @@ def gateways(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json:
 def show_map(
     agent: Annotated[str | None, typer.Option("--agent", help="Only tables that this agent sees.")] = None,
     columns: Annotated[bool, typer.Option("--columns", help="Also list the columns.")] = False,
+    search: Search = "",
+    limit: Limit = None,
     api: Api = API,
     ca: Ca = CA,
     token_file: TokenFile = None,
@@ -44,8 +67,10 @@ def show_map(
     """List the tables that agents see, with row counts and capturing sources.
 
     Example: tailorbird fleet map --agent paris --columns
+
+    Example: tailorbird fleet map --search "shop orders" --limit 20
     """
-    for one in ask(api, ca, token_file).ask("GET", "map", agent=agent):
+    for one in entries(ask(api, ca, token_file), "map", search, limit, agent=agent):
         rows = "?" if one["rows"] is None else f"{one['rows']:,}"
         captured = f"captured by {one['captured']}" if one["captured"] else "not captured"
         place = f"{one['agent']} {one['connection']} {one['database']}.{one['table']}"

@@ -16,9 +16,12 @@ from tailorbird.cli.fleet.cli_api import (
     Api,
     Ca,
     Json,
+    Limit,
+    Search,
     TokenFile,
     Wait,
     ask,
+    entries,
     pairs_of,
     read_keys,
     report,
@@ -48,16 +51,27 @@ Keys = Annotated[
     list[str] | None, typer.Option("--set", help="KEY=VALUE, as in `sources:` of a topology. May be repeated.")
 ]
 
+_TABLES = 20  # tables of a source in its line: --json lists all
+
 
 @source.command("list")
-def list_sources(api: Api = API, ca: Ca = CA, token_file: TokenFile = None, as_json: Json = False) -> None:
+def list_sources(
+    search: Search = "",
+    limit: Limit = None,
+    api: Api = API,
+    ca: Ca = CA,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
     """List sources with their version, agent and state.
 
     Example: tailorbird fleet source list
     """
-    for one in ask(api, ca, token_file).ask("GET", "sources"):
+    for one in entries(ask(api, ca, token_file), "sources", search, limit):
         reported = one["reported"] or {"status": "not reported", "reason": ""}
-        tables = ", ".join(one["spec"].get("tables") or ()) or "no table"
+        named = list(one["spec"].get("tables") or ())
+        tables = ", ".join(named[:_TABLES]) or "no table"
+        tables += f" and {len(named) - _TABLES:,} more" if len(named) > _TABLES else ""
         state = reported["status"] if one["spec"]["running"] else "stopped"
         more = f": {reported['reason']}" if reported["reason"] else ""
         held = one["agent"] or "no agent"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
 
 from cdc.model.errors import UsageError
 from cdc.model.schema import TableId, TableSchema, schema_from_json
-from cdc.topology.topology import Topology
+from cdc.topology.topology import Table, Topology
+from tailorbird.operate.status.selection import ListChoice
+
+if TYPE_CHECKING:
+    from joins.query.plan import Plan
 
 _SHORT = 3.0  # seconds to read schemas that are already in the log
 
@@ -28,6 +32,8 @@ def explain_plan(
         typer.Option("--schemas", help="Read schemas from this file (one JSON record per line), not Kafka."),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for schemas in Kafka.")] = 10.0,
+    search: Annotated[str, typer.Option("--search", help="Only tables whose names contain all of these words.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Print at most this many plans; JSON: all.")] = 20,
 ) -> None:
     """Print the plan of a table's query: joins, stateful steps and column types.
 
@@ -36,7 +42,6 @@ def explain_plan(
     Example: tailorbird explain-plan topologies/shop.yml orders_wide --svg plan.svg
     """
     from cdc.process.file_topology import read_file
-    from joins.query.describe import json_of_plan, text_of_plan
     from joins.query.drawing import svg_of_plan
     from joins.query.drift import drifts
     from joins.select.compiler import compile_plan
@@ -44,9 +49,9 @@ def explain_plan(
     from tailorbird.operate.doctor.validate import warnings_of
 
     topology = read_file(file)
-    if table is not None and table not in topology.tables:
-        raise UsageError(f"{file}: no table {table}", "one of " + ", ".join(topology.tables))
-    wanted = [topology.tables[table]] if table is not None else list(topology.tables.values())
+    wanted = _wanted(topology, table, search)
+    left = [] if as_json or svg is not None else wanted[limit:]
+    wanted = wanted[: len(wanted) - len(left)]
     if svg is not None and len(wanted) != 1:
         raise UsageError("--svg draws one table", "give one of " + ", ".join(topology.tables))
     for one in wanted:
@@ -67,6 +72,20 @@ def explain_plan(
         svg.write_text(svg_of_plan(plans[wanted[0].name]), encoding="utf-8")
         typer.echo(f"wrote {svg}", err=True)
     warnings = {name: warnings_of(topology, topology.tables[name], plan, found) for name, plan in plans.items()}
+    _print_plans(plans, warnings, left=len(left), as_json=as_json, as_text=svg is None)
+
+
+def _print_plans(
+    plans: Mapping[str, Plan],
+    warnings: Mapping[str, list[tuple[str, str]]],
+    *,
+    left: int,
+    as_json: bool,
+    as_text: bool,
+) -> None:
+    """Print plans by table, and their warnings. `left` is the number of tables that are left out."""
+    from joins.query.describe import json_of_plan, text_of_plan
+
     if as_json:
         reported = {
             name: {**json_of_plan(plan), "warnings": [{"found": f, "remedy": r} for f, r in warnings[name]]}
@@ -74,10 +93,23 @@ def explain_plan(
         }
         typer.echo(json.dumps(reported, indent=2))
         return
-    if svg is None:
+    if as_text:
         typer.echo("\n\n".join(text_of_plan(plan) for plan in plans.values()))
+        if left:
+            typer.echo(f"\n… and {left:,} more tables. See --limit, --search and --json")
     for name, keys in warnings.items():
         warn(name, keys)
+
+
+def _wanted(topology: Topology, table: str | None, search: str) -> list[Table]:
+    """Return one table, or those that match a search. Raises UsageError if there is none."""
+    if table is not None and table not in topology.tables:
+        raise UsageError(f"{topology.file}: no table {table}", "one of " + ", ".join(topology.tables))
+    every = [topology.tables[table]] if table is not None else list(topology.tables.values())
+    found = ListChoice(search=search).matching(every, lambda one: one.name)
+    if search and not found:
+        raise UsageError(f"{topology.file}: no table matches {search!r}", "use other words")
+    return found
 
 
 def warn(table: str, found: Iterable[tuple[str, str]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
 from cdc.topology.roles import KafkaRole
+from tailorbird.operate.status.selection import MOST, cut
 from tailorbird.verify.findings import Verdict, exit_code
 from tailorbird.verify.request import STAGES, StageResult, parse_request
-from tailorbird.verify.verdict_text import lines_of
+from tailorbird.verify.verdict_text import VerdictLines
 
 _Load = Annotated[
     str, typer.Option(metavar="Threads_running=25", help="log: pause while a source has a higher load than this.")
@@ -29,6 +30,7 @@ _Sample = Annotated[
 _Since = Annotated[
     str, typer.Option(metavar="CUT", help="log, index: only rows changed since `last`; log: or since a GTID set.")
 ]
+_Limit = Annotated[int, typer.Option("--limit", min=1, help="Print at most this many tables of each outcome.")]
 _Force = Annotated[bool, typer.Option("--force", help="table: also delete extra rows of grouped tables.")]
 
 
@@ -51,6 +53,7 @@ def verify(
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask for confirmation.")] = False,
     force: _Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+    limit: _Limit = MOST,
 ) -> None:
     """Compare source, log, table and index row by row, while traffic flows.
 
@@ -68,6 +71,7 @@ def verify(
     from tailorbird.verify.run_stages import verify_stages
 
     results, terminal = list[StageResult](), _Terminal(yes=yes, force=force)
+    lines = None if as_json else VerdictLines(limit)
     try:
         _check_extent(deep, sample, changed_since)
         log_lines("logfmt")  # on standard error: standard output is for the results
@@ -77,20 +81,24 @@ def verify(
             topology, stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
             threads=threads, repair=repair, dry_run=dry_run,
         )  # fmt: skip
-        if repair and not dry_run and not yes and not sys.stdin.isatty():
-            raise UsageError(
-                "--repair writes, and there is no terminal to ask for confirmation", "add --yes or --dry-run"
-            )
+        _check_consent(repair and not dry_run, yes)
         for one in verify_stages(request, terminal):
             results.append(one)
-            _report(one, as_json=as_json)
+            _report(one, lines)
         if not results:
             raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
+        _echo(lines.totals() if lines else ())
     except (TailorbirdError, KeyboardInterrupt) as error:
         reported = str(error) or "interrupted: --resume continues the log stage"
-        typer.echo(f"tailorbird: {reported}", err=True)
+        _echo(lines.totals() if lines else ())
+        typer.echo(f"tailorbird: {cut(reported)}", err=True)
         raise typer.Exit(exit_code((one.last for one in results), error)) from error
     raise typer.Exit(exit_code(one.last for one in results))
+
+
+def _check_consent(writes: bool, yes: bool) -> None:
+    if writes and not yes and not sys.stdin.isatty():
+        raise UsageError("--repair writes, and there is no terminal to ask for confirmation", "add --yes or --dry-run")
 
 
 def _check_extent(deep: bool, sample: str, since: str) -> None:
@@ -128,17 +136,23 @@ class _Terminal:
         return self._force or (sys.stdin.isatty() and typer.confirm(question, err=True))
 
 
-def _report(result: StageResult, *, as_json: bool) -> None:
-    _report_verdict(result.verdict, as_json=as_json)
+def _report(result: StageResult, lines: VerdictLines | None) -> None:
+    """Print a result as text with `lines`, or as JSON."""
+    _report_verdict(result.verdict, lines)
     if result.repair:
-        typer.echo(json.dumps({"kind": "repair", "done": result.repair}) if as_json else f"       {result.repair}")
+        typer.echo(f"       {result.repair}" if lines else json.dumps({"kind": "repair", "done": result.repair}))
     if result.repaired is not None:
-        _report_verdict(result.repaired, as_json=as_json)
+        _report_verdict(result.repaired, lines)
 
 
-def _report_verdict(verdict: Verdict, *, as_json: bool) -> None:
-    if not as_json:
-        typer.echo("\n".join(lines_of(verdict)))
+def _report_verdict(verdict: Verdict, lines: VerdictLines | None) -> None:
+    if lines is not None:
+        _echo(lines.add(verdict))
         return
     for reported in (*(finding.to_json() for finding in verdict.findings), verdict.to_json()):
         typer.echo(json.dumps(reported))
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)

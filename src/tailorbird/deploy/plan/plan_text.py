@@ -7,20 +7,31 @@ from typing import Any
 
 from tailorbird.deploy.plan.change import Change
 from tailorbird.deploy.plan.seen import RowCount
+from tailorbird.operate.status.selection import ListChoice
 
 _WIDE = 9  # the longest action is `reindex`, and two spaces
+_ALL = ListChoice()
 
 
-def lines_of(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the plan as text: for each step its action, cost and what readers see meanwhile; then the totals."""
-    for one in changes:
-        yield f"{one.action:<{_WIDE}}{one.kind:<12}{one.name}  ({one.why})"
-        below = "; ".join(part for part in (_cost(one), one.meanwhile) if part)
-        if below:
-            yield f"{'':<{_WIDE}}{below}"
-        if one.by and one.by not in ("apply", "run"):
-            yield f"{'':<{_WIDE}}{one.by}"
+def lines_of(changes: Sequence[Change], selection: ListChoice = _ALL) -> Iterator[str]:
+    """Yield the plan as text: for each step its action, cost and what readers see until it ends; then the totals.
+
+    Of more steps than the selection's limit, those that the user must perform are first, and then the other ones that
+    do something."""
+    shown = selection.matching(changes, lambda one: f"{one.action} {one.kind} {one.name}")
+    if len(shown) > selection.limit:
+        shown = sorted(shown, key=lambda one: not one.by_hand)
+    yield from selection.lines(shown, _step_lines, lambda one: one.action, lambda one: one.action == "keep")
     yield _sum(changes)
+
+
+def _step_lines(one: Change) -> Iterator[str]:
+    yield f"{one.action:<{_WIDE}}{one.kind:<12}{one.name}  ({one.why})"
+    below = "; ".join(part for part in (_cost(one), one.meanwhile) if part)
+    if below:
+        yield f"{'':<{_WIDE}}{below}"
+    if one.by and one.by not in ("apply", "run"):
+        yield f"{'':<{_WIDE}}{one.by}"
 
 
 def reported(one: Change) -> Mapping[str, Any]:
@@ -71,5 +82,5 @@ def _sum(changes: Sequence[Change]) -> str:
     left = sum(1 for one in changes if one.action == "leave")
     hand = sum(1 for one in changes if one.by_hand)
     done = len(changes) - kept - left - hand
-    parts = [f"{done} by `apply` and `run`", f"{hand} by hand", f"{left} left over", f"{kept} unchanged"]
-    return f"{len(changes)} steps: {', '.join(parts)}"
+    parts = [f"{done:,} by `apply` and `run`", f"{hand:,} by hand", f"{left:,} left over", f"{kept:,} unchanged"]
+    return f"{len(changes):,} steps: {', '.join(parts)}"

@@ -82,22 +82,24 @@ def part_statuses(
     external clients."""
     found = []
     more = [one.part for one in running if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks", "maxscale")]
+    by_part: dict[str, list[RunningPart]] = {}
+    for one in running:
+        by_part.setdefault(one.part, []).append(one)
     for part in dict.fromkeys((*parts_of(topology), *more)):
-        processes = [one for one in running if one.part == part and not one.dead]
+        here = by_part.get(part, [])
+        processes = [one for one in here if not one.dead]
         for one in processes:
             answers = health.get(one.port), figures.get(one.port, {})
             found.append(_of_process(one, ended.get(part), *answers, now_ms))
         if not processes:
-            found.append(_down(topology, part, running, ended.get(part), now_ms))
+            found.append(_down(topology, part, here, ended.get(part), now_ms))
     return found
 
 
-def _down(
-    topology: Topology, part: str, running: Sequence[RunningPart], end: PartEnd | None, now_ms: int
-) -> PartStatus:
+def _down(topology: Topology, part: str, here: Sequence[RunningPart], end: PartEnd | None, now_ms: int) -> PartStatus:
     stage, _, name = part.partition(" ")
     start = _STARTS[stage].format(file=topology.file, name=name)
-    killed = [one.pid for one in running if one.part == part]
+    killed = [one.pid for one in here]
     state, remedy = "down", start if stage == "maxscale" else f"{start}, or tailorbird run {topology.file}"
     if killed:
         reason = f"process {killed[-1]} was killed"

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import orjson
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
 
 TOKEN = "TAILORBIRD_FLEET_TOKEN"
+_PART = 1000  # entries of a list in one response
 _TIMEOUT = 60.0  # seconds: the gateway itself waits for Kafka
 _REMEDIES = {
     401: f"export {TOKEN}=… with the output of `tailorbird fleet token issue`",
@@ -40,6 +41,24 @@ class FleetApi:
         """Send a request and return the JSON of the response.
 
         Raises UsageError if the request is rejected, Retriable if the gateway or Kafka is unavailable."""
+        return self._answer(method, path, body, query)[0]
+
+    def page(self, path: str, **query: Any) -> tuple[list[Any], int]:
+        """Return a page of a list, and the number of all entries that match. Raises the errors of `ask`."""
+        found, total = self._answer("GET", path, None, query)
+        return found, len(found) if total is None else int(total)  # an older gateway returns all
+
+    def every(self, path: str, **query: Any) -> Iterator[Any]:
+        """Yield all entries of a list, read in parts. Raises the errors of `ask`."""
+        offset, total = 0, 1
+        while offset < total:
+            found, total = self.page(path, **query, offset=offset, limit=_PART)
+            yield from found
+            if not found:
+                return
+            offset += len(found)
+
+    def _answer(self, method: str, path: str, body: Any, query: Mapping[str, Any]) -> tuple[Any, str | None]:
         asked = {name: value for name, value in query.items() if value is not None}
         url = f"https://{self._address}/v1/{path}" + (f"?{urllib.parse.urlencode(asked)}" if asked else "")
         content = None if body is None and method in ("GET", "DELETE") else json.dumps(body or {}).encode()
@@ -47,7 +66,7 @@ class FleetApi:
         try:
             request = urllib.request.Request(url, content, headers, method=method)
             with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._context) as answer:
-                return orjson.loads(answer.read())
+                return orjson.loads(answer.read()), answer.headers.get("X-Total-Count")
         except urllib.error.HTTPError as error:
             raise _refused(error.code, error.read(65536)) from error
         except ValueError as error:
@@ -64,7 +83,7 @@ class FleetApi:
         Raises Fatal if the version failed, Retriable if no report arrives within `seconds`."""
         deadline, last = time.monotonic() + seconds, "no agent has the source"
         while True:
-            found = next((one for one in self.ask("GET", "sources") if one["source"] == source), None)
+            found = next((one for one in self.every("sources", search=source) if one["source"] == source), None)
             reported = found and found["reported"]
             if reported and reported["version"] >= version:
                 if reported["status"] == "applied":

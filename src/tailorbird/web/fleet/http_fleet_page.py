@@ -3,7 +3,7 @@
     POST /api/enter     {token} → {session}
     GET  /login/oidc    log in at an OpenID Connect issuer, which leads back to /login/callback
     POST /api/entered   the session of that login, in exchange for a cookie that is valid once, for a minute
-    GET  /api/state?q=  agents, gateways, sources, and the tables that match the words
+    GET  /api/state     a page each of the agents, gateways, sources and tables that match the words `q`
     POST /api/sync      {agent, connection, database, name}: capture a table
     *    /api/ask/PATH  a request of the gateway's API: configurations, positions, dumps, drains
 
@@ -20,11 +20,11 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import Body, FastAPI, Header
+from fastapi import Body, FastAPI, Header, Query
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
@@ -34,10 +34,7 @@ from tailorbird.web.dashboard.guard.http_oidc_login import BEGIN, CALLBACK, Oidc
 from tailorbird.web.dashboard.pages.http_panels import page_html, serve_assets
 from tailorbird.web.fleet.http_fleet import FleetApi, name_in_path
 from tailorbird.web.fleet.view import (
-    SourceLine,
-    TableLine,
     agents_of,
-    found,
     gateways_of,
     may_ask,
     new_source,
@@ -49,8 +46,11 @@ from tailorbird.web.fleet.view import (
 SECONDS, MOST_SESSIONS = 12 * 3600, 1_000
 _TICKET_SECONDS = 60
 _ENTERED = "tailorbird-entered"
+SIZES = {"agents": 50, "tables": 200, "sources": 50, "gateways": 50}  # entries of each list that are shown at once
 Session = Annotated[str, Header(alias="X-Tailorbird-Session", max_length=100)]
 Json = Annotated[Any, Body()]
+Words = Annotated[str, Query(max_length=400)]
+Offset = Annotated[int, Query(ge=0)]
 
 
 class FleetSessions:
@@ -67,7 +67,7 @@ class FleetSessions:
         if not token or len(token) > LONGEST or not token.isascii() or not token.isprintable():
             raise UsageError("no token", "tailorbird fleet token issue NAME --role operate")
         api = self._make(token)
-        api.ask("GET", "agents")
+        api.ask("GET", "gateways")
         session = secrets.token_urlsafe(32)
         with self._lock:
             self._known[_digest(session)] = (self._now() + min(seconds, SECONDS), api)
@@ -96,11 +96,11 @@ class FleetSessions:
             return session if ends > self._now() else None
 
 
-def serve_fleet_page(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin | None = None) -> None:
+def serve_fleet_page(app: FastAPI, known: FleetSessions, oidc: OidcLogin | None = None) -> None:
     """Serve the page at `/`, its files, and its requests. With `oidc`, users can log in at an issuer."""
     serve_assets(app)
     if oidc is not None:
-        _serve_login(app, sessions, oidc)
+        _serve_login(app, known, oidc)
 
     @app.get("/", response_class=HTMLResponse)
     def page() -> HTMLResponse:
@@ -111,17 +111,21 @@ def serve_fleet_page(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin | No
     def enter(body: Json) -> Response:
         token = body.get("token") if isinstance(body, dict) else None
         try:
-            return JSONResponse({"session": sessions.enter(token.strip() if isinstance(token, str) else "")})
+            return JSONResponse({"session": known.enter(token.strip() if isinstance(token, str) else "")})
         except TailorbirdError as error:
             return _refused(error)
 
     @app.get("/api/state")
-    def state(session: Session = "", q: str = "") -> Response:
-        return _answered(sessions, session, lambda api: _state(api, q))
+    def state(
+        session: Session = "", q: Words = "", agents: Offset = 0, tables: Offset = 0, sources: Offset = 0,
+        gateways: Offset = 0,
+    ) -> Response:  # fmt: skip
+        offsets = {"agents": agents, "tables": tables, "sources": sources, "gateways": gateways}
+        return _answered(known, session, lambda api: _state(api, q, offsets))
 
     @app.post("/api/sync")
     def sync(body: Json, session: Session = "") -> Response:
-        return _answered(sessions, session, lambda api: _sync(api, body))
+        return _answered(known, session, lambda api: _sync(api, body))
 
     @app.api_route("/api/ask/{path:path}", methods=["GET", "POST", "PUT", "PATCH"])
     def ask(path: str, request: Request, body: Json = None, session: Session = "") -> Response:
@@ -129,7 +133,7 @@ def serve_fleet_page(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin | No
         if not may_ask(request.method, parts):
             return _refused(UsageError(f"{request.method} {path[:200]}", "a request of this page"))
         encoded = "/".join(map(name_in_path, parts))
-        return _answered(sessions, session, lambda api: api.ask(request.method, encoded, body))
+        return _answered(known, session, lambda api: api.ask(request.method, encoded, body))
 
 
 def _serve_login(app: FastAPI, sessions: FleetSessions, oidc: OidcLogin) -> None:
@@ -181,34 +185,35 @@ def _refused(error: TailorbirdError) -> Response:
     return JSONResponse({"error": error.message, "hint": error.hint}, code)
 
 
-def _seen(api: FleetApi) -> tuple[list[SourceLine], list[TableLine]]:
-    sources = sources_of(api.ask("GET", "sources"), time.time() * 1000)
-    return sources, tables_of(api.ask("GET", "map"), sources)
+def _state(api: FleetApi, words: str, offsets: Mapping[str, int]) -> dict[str, Any]:
+    """Return what the page shows: a page of each list with its offset and size, and the number of all matches."""
 
+    def page(path: str, name: str, lines_of: Callable[[list[Any]], Sequence[Any]]) -> dict[str, Any]:
+        found, total = api.page(path, search=words, offset=offsets[name], limit=SIZES[name])
+        return {"entries": lines_of(found), "total": total, "offset": offsets[name], "size": SIZES[name]}
 
-def _state(api: FleetApi, words: str) -> dict[str, Any]:
-    """Return what the page shows. `more` is the number of matching tables that are left out."""
-    sources, tables = _seen(api)
-    shown, more = found(tables, words)
+    now = time.time() * 1000
     return {
-        "agents": [asdict(one) for one in agents_of(api.ask("GET", "agents"))],
-        "gateways": [asdict(one) for one in gateways_of(api.ask("GET", "gateways"), time.time() * 1000)],
-        "sources": [asdict(one) for one in sources],
-        "tables": [{**asdict(one), "full": one.full, "progress": one.progress} for one in shown],
-        "more": more,
-    }
+        "agents": page("agents", "agents", lambda found: [asdict(one) for one in agents_of(found)]),
+        "gateways": page("gateways", "gateways", lambda found: [asdict(one) for one in gateways_of(found, now)]),
+        "sources": page("sources", "sources", lambda found: [asdict(one) for one in sources_of(found, now)]),
+        "tables": page(
+            "map", "tables",
+            lambda found: [{**asdict(one), "full": one.full, "progress": one.progress} for one in tables_of(found)],
+        ),
+    }  # fmt: skip
 
 
 def _sync(api: FleetApi, wanted: Any) -> Any:
     """Capture a table with an existing or a new source."""
-    sources, tables = _seen(api)
     names = ("agent", "connection", "database", "name")
-    table = next(
-        (one for one in tables if isinstance(wanted, dict) and all(getattr(one, n) == wanted.get(n) for n in names)),
-        None,
-    )
+    asked = {name: wanted.get(name) for name in names} if isinstance(wanted, dict) else {}
+    search = " ".join(str(one) for one in asked.values())[:400]
+    tables = tables_of(api.every("map", agent=asked.get("agent"), search=search))
+    table = next((one for one in tables if all(getattr(one, name) == asked.get(name) for name in names)), None)
     if table is None:
         raise UsageError("no agent sees this table any more", "choose another one")
+    sources = sources_of(list(api.every("sources")), time.time() * 1000)
     name = source_for(table, sources)
     if name is None:
         name, spec = new_source(table, sources)

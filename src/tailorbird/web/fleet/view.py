@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Health = Literal["moving", "waiting", "stuck", "away", "drained", "idle"]
-_MOST = 200  # tables of a search that are shown at once
+MOST_TABLES = 20  # tables of a source that the page lists: the map finds the others
 _SILENT_MS = 30_000  # a gateway sends a heartbeat every few seconds
 _QUIET_MS = 180_000  # a source without a report for this long is considered unavailable
 
@@ -73,7 +73,7 @@ class TableLine:
 class SourceLine:
     """One source on the page: its configuration and state. `holder` is the agent that captures it.
 
-    By table, `reading` are the rows that running snapshots have read, and `read` those of finished snapshots."""
+    `tables` are the first ones, `more` is the number of the others."""
 
     name: str
     version: int
@@ -86,8 +86,7 @@ class SourceLine:
     tables: tuple[str, ...]
     position: str
     lag_ms: int | None
-    reading: Mapping[str, int] = field(default_factory=dict)
-    read: Mapping[str, int] = field(default_factory=dict)
+    more: int
 
 
 _NO_NAME = {"", ".", ".."}
@@ -174,42 +173,21 @@ def _source(one: Mapping[str, Any], now_ms: float) -> SourceLine:
     place = f"{at['file']}:{at['pos']}" if at.get("file") else ""
     return SourceLine(
         one["source"], one["version"], spec["connection"], tuple(spec["agents"]), one["agent"], spec["running"], health,
-        why, tuple(tables), place, at.get("lag_ms"), _counts(at.get("reading")), _counts(at.get("read")),
+        why, tuple(tables)[:MOST_TABLES], place, at.get("lag_ms"), max(0, len(tables) - MOST_TABLES),
     )  # fmt: skip
 
 
-def _counts(reported: Any) -> dict[str, int]:
-    """Return the entries of an agent's report whose values are numbers."""
-    found = reported.items() if isinstance(reported, dict) else ()
-    return {str(name): rows for name, rows in found if isinstance(rows, int)}
+def tables_of(seen: Iterable[Mapping[str, Any]]) -> list[TableLine]:
+    """Convert the response of `GET /v1/map`."""
+    return [_table(one) for one in seen]
 
 
-def tables_of(seen: Iterable[Mapping[str, Any]], sources: Sequence[SourceLine]) -> list[TableLine]:
-    """Convert the response of `GET /v1/map`, and add the progress of snapshots that the sources report."""
-    by_name = {source.name: source for source in sources}
-    return [_table(one, by_name.get(one["captured"] or "")) for one in seen]
-
-
-def _table(one: Mapping[str, Any], source: SourceLine | None) -> TableLine:
-    name = f"{one['database']}.{one['table']}"
-    reading = source.reading.get(name) if source else None
-    done = source is not None and reading is None and name in source.read
+def _table(one: Mapping[str, Any]) -> TableLine:
     return TableLine(
         one["agent"], one["connection"], one["database"], one["table"], one["rows"],
-        tuple((str(n), str(t)) for n, t in one["columns"]), one["captured"], reading, done, one.get("type", "mysql"),
+        tuple((str(n), str(t)) for n, t in one["columns"]), one["captured"], one.get("reading"),
+        one.get("done", False), one.get("type", "mysql"),
     )  # fmt: skip
-
-
-def found(tables: Sequence[TableLine], words: str) -> tuple[list[TableLine], int]:
-    """Return the tables whose path, name or columns contain every word, and how many more are not shown."""
-    wanted = words.lower().split()
-    fits = [one for one in tables if all(word in _text(one) for word in wanted)]
-    return fits[:_MOST], max(0, len(fits) - _MOST)
-
-
-def _text(one: TableLine) -> str:
-    columns = " ".join(name for name, _ in one.columns)
-    return f"{one.agent} {one.connection} {one.full} {columns} {one.captured or ''}".lower()
 
 
 def source_for(table: TableLine, sources: Sequence[SourceLine]) -> str | None:

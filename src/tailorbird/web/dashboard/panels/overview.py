@@ -38,6 +38,9 @@ def graph_of(
     A node is `{id, column, kind, name, state, well, reason, remedy, facts}`, an edge `{from, to, flow}`. `flow` is
     the rate and lag as text. `reads` gives the sources of each table, `parts` the processes as in `tailorbird
     status`. Several processes of one part form one node with the worst state."""
+    by_name: dict[str, list[PartStatus]] = {}
+    for part in parts:
+        by_name.setdefault(part.part, []).append(part)
     names: list[tuple[str, str]] = [
         *(("capture", name) for name in topology.sources),
         *(("join", name) for name in topology.tables),
@@ -45,8 +48,9 @@ def graph_of(
         *(("index", name) for name in topology.indexes),
         *(("dashboard", name) for name in topology.dashboards),
     ]
+    lags = {table: _lag(by_name.get(f"join {table}", [])) for table in topology.tables}
     edges = [
-        _edge(f"capture {source}", f"join {table}", _both(captured_text(seen, source), _lag(table, parts)))
+        _edge(f"capture {source}", f"join {table}", _both(captured_text(seen, source), lags[table]))
         for table in topology.tables
         for source in sorted(reads[table])
     ]
@@ -58,7 +62,7 @@ def graph_of(
         _edge(f"index {one.index}", f"dashboard {one.name}", shown_text(seen, one.index))
         for one in topology.dashboards.values()
     ]
-    nodes = [_node(kind, name, topology, parts, seen) for kind, name in names]
+    nodes = [_node(kind, name, topology, by_name.get(f"{kind} {name}", []), seen) for kind, name in names]
     troubles = _troubles(topology, seen)
     return {
         "sentence": " ".join([sentence(parts), *troubles]),
@@ -76,9 +80,9 @@ def _edge(begin: str, end: str, flow: str) -> Reported:
     return {"from": begin, "to": end, "flow": flow}
 
 
-def _lag(table: str, parts: Sequence[PartStatus]) -> str:
-    """Return how far a join lags behind its sources, as its process reports it."""
-    more = next((one.more for one in parts if one.part == f"join {table}"), {})
+def _lag(parts: Sequence[PartStatus]) -> str:
+    """Return how far a join lags behind its sources, as its first process reports it."""
+    more = next((one.more for one in parts), {})
     changes, seconds = more.get("lag_changes"), more.get("lag_seconds")
     if changes is None:
         return ""
@@ -116,8 +120,7 @@ def sentence(parts: Sequence[PartStatus]) -> str:
 
 
 def _node(kind: str, name: str, topology: Topology, parts: Sequence[PartStatus], seen: FlowState) -> Reported:
-    reported = [one for one in parts if one.part == f"{kind} {name}"]
-    worst = min(reported, key=lambda one: one.moves, default=None)
+    worst = min(parts, key=lambda one: one.moves, default=None)
     state, reason, remedy, facts = "elsewhere", "", "", list[str]()
     if kind == "join" and name in topology.foreign_tables:
         reason = "an external system writes it"

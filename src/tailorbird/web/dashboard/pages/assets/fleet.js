@@ -12,6 +12,8 @@ const $ = (id) => document.getElementById(id);
 const count = numbers("");
 const shown = new Map();
 let words = "";
+const LISTS = ["agents", "tables", "sources", "gateways"];
+const offsets = Object.fromEntries(LISTS.map((name) => [name, 0]));
 let asked = 0;
 
 // Requests
@@ -94,7 +96,7 @@ async function refresh() {
   const number = asked;
   let state;
   try {
-    state = await send("GET", `/api/state?q=${encodeURIComponent(words)}`);
+    state = await send("GET", `/api/state?${new URLSearchParams({ q: words, ...offsets })}`);
   } catch (error) {
     if (!sessionStorage.getItem(SESSION)) return say(error.message);
     if (number !== asked) return;
@@ -106,10 +108,12 @@ async function refresh() {
   status("Live", true);
   $("login").hidden = true;
   for (const name of ["fleet", "search"]) $(name).hidden = false;
-  part("agents", state.agents, agents);
-  part("map", { tables: state.tables, more: state.more }, map);
-  part("sources", state.sources, sources);
-  part("gateways", state.gateways, gateways);
+  const draw = { agents, tables: map, sources, gateways };
+  for (const name of LISTS) {
+    const { entries, total, offset, size } = state[name];
+    if (!entries.length && total) offsets[name] = 0; // the list has become shorter: show its first page again
+    part(name === "tables" ? "map" : name, { entries, total, offset }, () => [...draw[name](entries), ...pager(name, offset, entries.length, total, size)]);
+  }
 }
 
 async function keep() {
@@ -132,6 +136,29 @@ function button(text, testid, key, onclick, about = key) {
   return el("button", { ...attributes, "aria-label": about ? `${text} ${about}` : null }, text);
 }
 
+// Which part of a list is shown, and buttons to the other parts. Nothing for a list that is shown as a whole.
+function pager(name, offset, length, total, size) {
+  if (total <= length) return [];
+  const to = (place) => () => {
+    offsets[name] = Math.max(0, place);
+    refresh();
+  };
+  const step = (text, testid, place, possible) => {
+    const made = button(text, testid, name, to(place), `page of ${name === "tables" ? "the map" : name}`);
+    made.disabled = !possible;
+    return made;
+  };
+  return [
+    el(
+      "nav",
+      { class: "pager", "aria-label": `pages of ${name === "tables" ? "the map" : name}` },
+      step("Previous", "previous", offset - size, offset > 0),
+      el("span", { class: "note", "data-testid": `${name}-range` }, `${count(offset + 1)} to ${count(offset + length)} of ${count(total)}`),
+      step("Next", "next", offset + size, offset + length < total),
+    ),
+  ];
+}
+
 const note = (text) => (text ? el("div", { class: "note" }, text) : null);
 const pill = (health, testid) => el("span", { class: GOOD.has(health) ? "pill" : "pill bad", "data-testid": testid }, health);
 
@@ -150,7 +177,7 @@ function drain(one, role, testid) {
 }
 
 function agents(all) {
-  if (!all.length) return [el("p", { class: "note" }, "No agent has dialled yet.")];
+  if (!all.length) return [el("p", { class: "note" }, words ? "No agent matches the search." : "No agent has dialled yet.")];
   const rows = all.map((one) => [
     { "data-testid": "agent", "data-key": one.name },
     [one.name],
@@ -174,7 +201,7 @@ function gateways(all) {
   return [table(["Gateway", "Health", "Agents", ""], rows)];
 }
 
-function map({ tables, more }) {
+function map(tables) {
   const closed = new Set([...$("map").querySelectorAll("details.database:not([open])")].map((one) => one.dataset.key));
   const open = new Set([...$("map").querySelectorAll("details.columns-of[open]")].map((one) => one.dataset.key));
   const places = new Map();
@@ -190,7 +217,6 @@ function map({ tables, more }) {
       el("div", { class: "sideways" }, table(["Table", "Rows, about", "Columns", "Captured", ""], some.map((one) => tableRow(one, place, open)))),
     ),
   );
-  if (more) parts.push(el("p", { class: "note", "data-testid": "map-more" }, `${count(more)} more: search for them`));
   if (!tables.length) parts.push(el("p", { class: "note" }, "No agent has reported a table with that name."));
   return parts;
 }
@@ -211,7 +237,7 @@ function tableRow(one, place, open) {
     [one.rows === null ? "?" : count(one.rows)],
     [columns],
     { attributes: { "data-testid": "captured" }, children: [one.captured ? `by ${one.captured}` : "no", ...progress(one)] },
-    [one.captured ? null : button("Sync this table", "sync", key, sync, one.full)],
+    [one.captured ? button("Stop", "stop-captured", key, () => stopTable(one.captured, one.full), one.full) : button("Sync this table", "sync", key, sync, one.full)],
   ];
 }
 
@@ -222,12 +248,12 @@ function progress(one) {
 }
 
 function sources(all) {
-  if (!all.length) return [el("p", { class: "note" }, "Nothing is captured yet: choose a table in the map.")];
+  if (!all.length) return [el("p", { class: "note" }, words ? "No source matches the search." : "Nothing is captured yet: choose a table in the map.")];
   const rows = all.map((one) => [
     { "data-testid": "source", "data-key": one.name },
     [one.name, note(`version ${one.version}, ${one.connection} at ${one.holder || "no agent"}`)],
     [pill(one.health, "source-health"), note(one.why)],
-    [el("div", { class: "commands" }, ...one.tables.map((name) => stop(one, name)))],
+    [el("div", { class: "commands" }, ...one.tables.map((name) => stop(one, name)), one.more ? note(`and ${count(one.more)} more: search for them in the map`) : null)],
     { attributes: { "data-testid": "position" }, children: [one.position || "none yet", note(one.lag_ms === null ? "" : `${(one.lag_ms / 1000).toFixed(1)} s lag`)] },
     [
       el(
@@ -245,7 +271,11 @@ function sources(all) {
 
 function stop(source, name) {
   const attributes = { type: "button", class: "chip", "aria-label": `stop ${name}`, "data-testid": "stop-table", "data-focus": `stop ${source.name} ${name}` };
-  return el("button", { ...attributes, onclick: () => sure(`Stop capturing ${name}? Its topic is kept.`, () => ask("POST", of(source, "stop"), { tables: [name] })) }, name);
+  return el("button", { ...attributes, onclick: () => stopTable(source.name, name) }, name);
+}
+
+function stopTable(source, name) {
+  sure(`Stop capturing ${name}? Its topic is kept.`, () => ask("POST", of({ name: source }, "stop"), { tables: [name] }));
 }
 
 // Dialogs
@@ -314,7 +344,11 @@ async function positions(source) {
 }
 
 function dump(source) {
-  const chosen = el("select", { "data-testid": "dump-table" }, ...source.tables.map((name) => el("option", { value: name }, name)));
+  const named = source.tables.map((name) => el("option", { value: name }, name));
+  // a source with more tables than the page lists: write the name
+  const chosen = source.more
+    ? el("input", { "data-testid": "dump-table", placeholder: "database.table", maxlength: 200, required: true })
+    : el("select", { "data-testid": "dump-table" }, ...named);
   const where = el("input", { placeholder: "all rows, or a condition: status = 'open'", "data-testid": "dump-where", maxlength: 4000 });
   const read = () => closeAnd(() => ask("POST", of(source, "dump"), { tables: [chosen.value], where: where.value }));
   const fields = [el("label", {}, "Table", chosen), el("label", {}, "Condition", where)];
@@ -327,6 +361,7 @@ $("search").elements.q.addEventListener("input", (event) => {
   clearTimeout(typing);
   typing = setTimeout(() => {
     words = event.target.value;
+    for (const name of LISTS) offsets[name] = 0;
     refresh();
   }, 250);
 });
