@@ -25,8 +25,10 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from ingest.log.memory_log import MemoryLog
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import SERVICES, ServiceName
+from tests.support.exact_records import checked
 from tests.support.pg_servers import PgServer
 from tests.support.servers import Claim, Servers, named
 
@@ -36,6 +38,8 @@ settings.load_profile("busy")
 
 # A JVM of the tests lives for seconds: the second compiler would cost more than it saves, half of a join's processor
 # time. Benchmarks and users run with it.
+MemoryLog.commit = checked(MemoryLog.commit)  # type: ignore[method-assign,assignment]
+
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 ROOT = Path(__file__).parent.parent

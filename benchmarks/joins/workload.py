@@ -259,11 +259,12 @@ class _Log:
         self, table: Table, key: int, op: str, before: dict[str, int] | None, after: dict[str, int] | None
     ) -> tuple[str, int, str]:
         sides = [_image(table, key, side, self.start_ms) for side in (before, after)]
+        # `exact`: as capture marks the changes after a snapshot, because each `before` is the row's previous image
         line = (
             f'{{"before":{sides[0]},"after":{sides[1]},"source":{{"version":"bench","connector":"mysql","name":"bench",'
             f'"ts_ms":{1_700_000_000_000 + self.sequence},"snapshot":"false","db":"bench","table":"{table.name}",'
             f'"server_id":1,'
-            f'"gtid":null,"file":"binlog.000001","pos":{self.sequence},"row":0,"sequence":"{self.sequence}"}},'
+            f'"gtid":null,"file":"binlog.000001","pos":{self.sequence},"exact":1,"row":0,"sequence":"{self.sequence}"}},'
             f'"op":"{op}","ts_ms":{1_700_000_000_001 + self.sequence},"transaction":null}}\n'
         )
         return table.name, key, line

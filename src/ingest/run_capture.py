@@ -33,6 +33,7 @@ from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
 from ingest.mysql.mysql_log_start import log_start
 from ingest.records.capture_interfaces import OpenLog, ServerTables
+from ingest.records.exact_phases import ExactPhases, images_of
 from ingest.records.records import Recorder
 from ingest.report.http_reports import RESTARTS, Reports
 from ingest.sources import log_end, server_of
@@ -125,6 +126,14 @@ def tables_of(source: Source) -> Callable[[ServerTables], Tables]:
         )  # fmt: skip
 
     return make
+
+
+def phases_of(source: Source) -> ExactPhases:
+    """Return the exact phases of a source's tables, before a checkpoint is loaded. Only logs of MySQL and MariaDB have
+    them, because their images are complete, and only if rows that foreign keys change are repaired."""
+    if source.type not in ("mysql", "mariadb") or source.cascades != "follow" or source.delivery != "exactly_once":
+        return ExactPhases()
+    return ExactPhases(lambda table: images_of(source.rule_of(table), source.unrepresentable))
 
 
 class Destination(Protocol):
@@ -221,7 +230,7 @@ def _follow_log(
     Session(
         source=server_of(topology.name, source),
         log=log,
-        recorder=Recorder(topology.name, source.type, log.ensure_topic, source.unrepresentable),
+        recorder=Recorder(topology.name, source.type, log.ensure_topic, source.unrepresentable, phases_of(source)),
         tables=tables_of(source),
         mode=source.snapshot_mode,
         clock=time.time,

@@ -20,7 +20,7 @@ from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record
 from ingest.records.records import Recorder
-from ingest.run_capture import tables_of
+from ingest.run_capture import phases_of, tables_of
 from ingest.sources import server_of
 
 
@@ -109,7 +109,8 @@ class ThreadedCapture:
             source, log = self.source, self.opened()
             session = Session(
                 source=server_of(self.topology.name, source), log=log,
-                recorder=Recorder(self.topology.name, source.type, log.ensure_topic), tables=tables_of(source),
+                recorder=Recorder(self.topology.name, source.type, log.ensure_topic, phases=phases_of(source)),
+                tables=tables_of(source),
                 mode="initial",
                 clock=time.time, stopped=self._stop.is_set, observer=self.said, limits=Limits(rows=200, ask=0.5),
                 cascades=source.cascades if source.type in ("mysql", "mariadb") else "ignore",

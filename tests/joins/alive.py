@@ -39,6 +39,7 @@ from ingest.events.foreign_keys import ForeignKey
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker
 from ingest.records.capture_interfaces import EVERY_PARTITION, ServerTables
+from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
 from joins.oracle.oracle import Rows
 from tests.joins.altering import table_id
@@ -293,7 +294,7 @@ class World:
             log=Dying(
                 self.case.name, captured.broker, lambda: name in self.broken or self.chance.random() < self.crash
             ),
-            recorder=Recorder(self.case.name),
+            recorder=Recorder(self.case.name, phases=ExactPhases(lambda table: "")),
             tables=tables,
             mode="never" if captured.never else "initial",
             clock=lambda: next(ticks) / 100,

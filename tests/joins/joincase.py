@@ -33,6 +33,7 @@ from joins.oracle.sql_oracle import Answer, Oracle
 from joins.query.plan import Plan
 from joins.runtime.records import Message
 from joins.select.compiler import compile_plan
+from joins.steps.route import PhaseEndedError
 from tests.joins.altering import MERGED, WORDS, altered_columns, altered_row, flat, shown, table_id, versions
 from tests.joins.quick import QuickOracle, database, evaluator, functions
 from tests.joins.simulation import Logged, Simulation
@@ -133,11 +134,44 @@ def merged_id(table: TableId) -> TableId:
     return replace(table, database="*") if table.source == MERGED else table
 
 
-def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
+class _Phases:
+    """The exact phases of the tables of a case (`ingest.records.exact_phases`). They begin at random, and end at random
+    and wherever capture ends them; with `lasting` only those begin that never end."""
+
+    def __init__(self, case: Case, *, lasting: bool) -> None:
+        self.chance, self.lasting = random.Random(case.text()), lasting
+        self.none = case.delivery == "at_least_once" or self.chance.random() < 0.2
+        self.breaks = [word[1] for word in case.history if word[0] in ("truncate", "snapshot", *WORDS)]
+        self.numbers: dict[str, int] = {}  # of the last phase; negative if it has ended
+
+    def before(self, word: str, name: str, sequence: int) -> None:
+        """Begin or end a phase of a table, before a word of the history about it. `sequence` is the last number."""
+        if word in ("truncate", "snapshot", *WORDS):
+            self.breaks.remove(name)
+            self.numbers[name] = -abs(self.numbers.get(name, 0))
+            return
+        last, dice = self.numbers.get(name, 0), self.chance.random()
+        if last > 0 and not self.lasting and dice < 0.02:
+            self.numbers[name] = -last
+        elif last <= 0 and not self.none and sequence > -last and dice < 0.3 and not self._would_end(name):
+            self.numbers[name] = sequence
+
+    def _would_end(self, name: str) -> bool:
+        return self.lasting and name in self.breaks
+
+    def mark(self, name: str, source: SourceInfo) -> SourceInfo:
+        """Return the source of a table's next record."""
+        number = self.numbers.get(name, 0)
+        return replace(source, exact=max(0, number), inexact_after=max(0, -number))
+
+
+def events_of(case: Case, *, lasting: bool = True) -> Iterator[list[ChangeEvent]]:
     """Yield the changes that the sources log, up to each `quiet` and to the end; sequences count per source.
 
-    As in capture, a change of a primary key is a delete and an insert, and a change without effect is not logged.
+    As in capture, a change of a primary key is a delete and an insert, and a change without effect is not logged. With
+    `lasting`, exact phases do not end.
     """
+    phases = _Phases(case, lasting=lasting)
     rows: dict[str, dict[tuple[Canonical, ...], Row]] = {name: {} for name in case.tables}
     merged = {name: merged_column(case, name) for name in case.tables}
     columns = dict(case.tables)
@@ -158,6 +192,7 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
             table_id=table, ts_ms=1000 + number, server_id=1, gtid=None, file="f", pos=number, row=0,
             sequence=sequences[source],
         )  # fmt: skip
+        where = phases.mark(name, where)
         events.append(ChangeEvent(op=op, before=before, after=after, source=where, ts_ms=1000 + number))
 
     for word, *arguments in case.history:
@@ -166,6 +201,7 @@ def events_of(case: Case) -> Iterator[list[ChangeEvent]]:
             events = []
             continue
         name = arguments[0]
+        phases.before(word, name, sequences[name.split(".")[0]])
         if word in WORDS:
             rows[name] = {at: altered_row(row, columns[name], [word, *arguments]) for at, row in rows[name].items()}
             columns[name] = altered_columns(columns[name], [word, *arguments])
@@ -310,21 +346,30 @@ class Run:
         everything: list[ChangeEvent] = []
         ends: dict[tuple[str, int], int] = {}
         sent: list[Logged] = []
+        self.settled: dict[str, dict[int, int]] = {}
+        self.delivered: list[Logged] = []
+        self.exact_from: dict[str, int] = {}
         reasons = set[str]()
         keys = {table: schema.primary_key for table, schema in self.case.schemas().items()}
         altered = shown(self.case) if self.case.altered else None
-        for events in events_of(self.case):
+        for events in events_of(self.case, lasting=False):
             everything += events
             records = log_of(self.case, events, ends)
             if self.case.delivery == "at_least_once":
                 records = self._disturbed(records, sent, ends)
             records = [record for record in records if record.topic in self.plan.topics]
             if not hasattr(self, "simulation"):
-                records, settled = self._compacted(records)
-                self.simulation = Simulation(
-                    self.plan, settled, self.evaluator, ends=started(ends), shuffle=self._shuffled, most=2
-                )
-            self._deliver(records)
+                records, self.settled = self._compacted(records)
+                self.started = started(ends)
+                self._begin()
+            self.delivered += records
+            while True:
+                try:
+                    self._deliver(records)
+                    break
+                except PhaseEndedError as ended:  # the run begins again
+                    self._begin_after(ended)
+                    records = self.delivered
             in_order = sorted(everything, key=lambda e: (e.source.table_id.source, e.source.sequence))
             every = keys | {e.source.table_id: keys[merged_id(e.source.table_id)] for e in in_order}
             tables = merged_back(tables_after(in_order, every), keys) if altered is None else next(altered)
@@ -336,6 +381,17 @@ class Run:
             assert found == expected, "the table (left) is not the SELECT (right)"
             self.clock += round(next(self.passing))
         assert reasons == set(self.case.dead_letters), "not all dead letters that there should be"
+
+    def _begin_after(self, ended: PhaseEndedError) -> None:
+        assert self.exact_from.get(ended.name, 0) <= ended.number, "it begins again and again"
+        self.exact_from[ended.name] = ended.number + 1
+        self._begin()
+
+    def _begin(self) -> None:
+        self.simulation = Simulation(
+            self.plan, self.settled, self.evaluator,
+            ends=self.started, exact_from=self.exact_from, shuffle=self._shuffled, most=2,
+        )  # fmt: skip
 
     def _deliver(self, records: list[Logged]) -> None:
         """Deliver records in batches: each partition in its order, with uneven progress of the partitions."""

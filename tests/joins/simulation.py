@@ -6,7 +6,7 @@ order (`shuffle`), as in Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -20,6 +20,8 @@ from joins.query.plan import Assemble, Finish, Fragment, KeyedJoin, Plan
 from joins.runtime.records import (
     DIM_GONE,
     DIM_PUT,
+    EXACT_AFTER,
+    EXACT_BEFORE,
     REFUSED,
     ROW_GONE,
     ROW_PUT,
@@ -45,7 +47,7 @@ from joins.runtime.sink import Cells, next_timestamp, writes_of
 from joins.steps.aggregate import GroupState, aggregate_step
 from joins.steps.by_time import TimedRow, TimedRows, Watermark, fault_of, met, sides_of
 from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, receivers_of, whole
-from joins.steps.contributions import combined
+from joins.steps.contributions import combined, summed_up
 from joins.steps.pairs import PairState, pairs_step
 from joins.steps.route import Changed, LogReader, Router, SafeOffsets, Truncated, latest_message, place_reported
 from joins.steps.state import (
@@ -158,11 +160,12 @@ class Simulation:
         evaluator: Evaluates,
         *,
         ends: SafeOffsets | None = None,
+        exact_from: Mapping[str, int] | None = None,
         shuffle: Shuffle = list,
         most: int = MOST,
     ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
-        self.reader = LogReader(plan, settled, ends)
+        self.reader = LogReader(plan, settled, ends, exact_from)
         self.routers = {one.number: Router(one, evaluator.holds, plan.first_node(one)) for one in plan.fragments}
         self.most = most
         self.codec = RowCodec(plan.layout(1))
@@ -352,11 +355,12 @@ class Simulation:
     def _aggregated(self, fragment: Fragment, group: Grouping, rows: list[Message], states: States) -> list[Message]:
         """Group the rows of a fragment and return the changed rows of the groups. Two partitions are aggregated
         separately."""
+        exact, picks = [row for row in rows if row.op in (EXACT_BEFORE, EXACT_AFTER)], contribution(group)
+        others, _ = _grouped((row for row in rows if row.op not in (EXACT_BEFORE, EXACT_AFTER)), lambda _: True)
         changed = [
-            found
-            for k, some in _grouped(rows, lambda _: True)[0].items()
-            if (found := self._difference(k, some, states, contribution(group))) is not None
+            found for k, some in others.items() if (found := self._difference(k, some, states, picks)) is not None
         ]
+        changed += [summed_up(load(*dump(row)), picks) for row in exact]
         reported: list[Message] = []
         groups, _ = _grouped((one for n in range(2) for one in combined(group, changed[n::2])), lambda _: True)
         for k, some in groups.items():
@@ -394,13 +398,14 @@ class Simulation:
 
     def _finish(self, fragment: Fragment, messages: list[Message]) -> list[Message]:
         """Add computed values to the rows that leave a fragment. Rows that fail WHERE become deletes."""
-        puts = [message for message in messages if message.op in (ROW_PUT, DIM_PUT)]
+        whole = (ROW_PUT, DIM_PUT, EXACT_BEFORE, EXACT_AFTER)
+        puts = [message for message in messages if message.op in whole]
         rows = [values_of(message.p) for message in puts]
-        reported = [message for message in messages if message.op not in (ROW_PUT, DIM_PUT)]
+        reported = [message for message in messages if message.op not in whole]
         for message, (values, wanted) in zip(puts, self.evaluator.finish(fragment.finish, rows), strict=True):
             if wanted:
                 reported.append(message._replace(p=payload(values, ts_of(message.p), trace_of(message.p))))
-            else:
+            elif message.op in (ROW_PUT, DIM_PUT):
                 reported.append(message._replace(op=ROW_GONE if message.op == ROW_PUT else DIM_GONE, p=b""))
         return reported
 

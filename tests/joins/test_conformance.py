@@ -7,7 +7,7 @@ import json
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -27,6 +27,7 @@ from cdc.model.brokers import Brokers
 from cdc.model.errors import TopologyError
 from joins.engine.causes import cause_of
 from joins.engine.spark_kernel import kernel_flow
+from joins.engine.spark_query import PHASE_ENDED
 from joins.engine.spark_session import close_session, open_session
 from joins.inspection.held import described, keys_of
 from joins.inspection.spark_entries import entries
@@ -94,10 +95,16 @@ def batches_of(case: Case, topics: Sequence[str], chance: random.Random, number:
     return batches
 
 
-def specified(plan: Plan, settled: SafeOffsets, batches: Batches, ends: SafeOffsets | None = None) -> list[Found]:
+def specified(
+    plan: Plan,
+    settled: SafeOffsets,
+    batches: Batches,
+    ends: SafeOffsets | None = None,
+    exact_from: Mapping[str, int] | None = None,
+) -> list[Found]:
     """Return the messages of `joins.steps.route` and `joins.steps.state` per batch; DuckDB evaluates the filters."""
     evaluator, found = Evaluator(), []
-    simulation = Simulation(plan, settled, evaluator, ends=ends)
+    simulation = Simulation(plan, settled, evaluator, ends=ends, exact_from=exact_from)
     for batch in batches:
         states = simulation.states.copy()
         routed = simulation.routed(batch, states)
@@ -611,3 +618,38 @@ def test_groups_are_reported_by_what_they_keep(spark: SparkSession, rows: int, t
     (row,) = described(entries(spark, tmp_path / "checkpoint", keys), keys)
     assert (row.step, row.what) == ("rows for the groups of f", "row")
     assert row.values == ["a", "1.50", 0.5, made[1]["note"]]
+
+
+def test_the_end_of_an_exact_phase_ends_the_query_before_it_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """Changes of a phase are added up without a stored row. After the phase, only a run that stores rows is right."""
+    rows: list[Any] = [{"id": i, "n": i % 3, "v": i} for i in range(6)]
+    case = Case(
+        tables={"shop.t": {"key": ["id"], "id": "int", "n": "int", "v": "int"}},
+        query="SELECT a.n, sum(a.v) AS s FROM shop.t a WHERE a.v > 0 GROUP BY a.n",
+        row_key=["n"],
+        history=[
+            *(["put", "shop.t", row] for row in rows),
+            ["quiet"],
+            *(["put", "shop.t", {**row, "v": row["v"] + 10}] for row in rows),
+            ["quiet"],
+            ["delete", "shop.t", {"id": 2}],
+        ],
+    )
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    batches = [
+        log_of(case, [replace(e, source=replace(e.source, exact=exact, inexact_after=ended)) for e in events], ends)
+        for events, (exact, ended) in zip(events_of(case), [(0, 0), (6, 0), (0, 6)], strict=True)
+    ]
+    settled: dict[str, dict[int, int]] = {topic: {0: 0, 1: 0} for topic in plan.topics}
+    expected = specified(plan, settled, batches[:2])
+    assert meant(run(spark, partial(kernel, plan, settled), batches[:2], tmp_path / "phase")) == meant(expected)
+    with pytest.raises(StreamingQueryException) as raised:
+        run(spark, partial(kernel, plan, settled), batches, tmp_path / "ended")
+    found = PHASE_ENDED.search(str(raised.value))
+    assert found is not None, raised.value
+    assert [found[1], found[2]] == [plan.topics[0], "6"]
+    parts = program_of(plan, settled, exact_from={plan.topics[0]: 7})
+    whole = specified(plan, settled, batches, exact_from={plan.topics[0]: 7})
+    got = run(spark, lambda read: kernel_flow(read, parts, plan), batches, tmp_path / "again")
+    assert meant(got) == meant(whole)
+    assert meant(got)[:2] == meant(expected), "both ways have the same result"

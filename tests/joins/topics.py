@@ -13,6 +13,7 @@ from random import Random
 
 from joins.query.plan import Plan
 from joins.runtime.records import Message
+from joins.steps.route import PhaseEndedError
 from joins.steps.truncation import Past
 from joins.stores import compaction
 from joins.stores.compaction import PartitionNow, Reading
@@ -106,6 +107,7 @@ class Runs:
     def __init__(self, plan: Plan, topics: Topics, chance: Random) -> None:
         self.plan, self.topics, self.chance = plan, topics, chance
         self.begun = 0
+        self.exact_from: dict[str, int] = {}  # by table: the number of the first exact phase that is added up
         self.begin()
 
     def begin(self) -> None:
@@ -121,6 +123,7 @@ class Runs:
             self.settled,
             evaluator(),
             ends=self.target,
+            exact_from=self.exact_from,
             shuffle=self._shuffled,
             most=self.chance.choice([2, 99]),
         )
@@ -142,10 +145,15 @@ class Runs:
                 waiting = topics.behind(at, self.at[at])
                 taken.append(waiting[: chance.randint(0, len(waiting))])
                 self.at[at] = taken[-1][-1].offset + 1 if taken[-1] else self.at[at]
-            for last in (*[False] * chance.choice([0, 0, 0, 1]), True):
-                self.simulation.run_batch(
-                    self._interleaved(taken), now_ms=topics.now + chance.randint(-5, 5), commit=last
-                )
+            try:
+                for last in (*[False] * chance.choice([0, 0, 0, 1]), True):
+                    self.simulation.run_batch(
+                        self._interleaved(taken), now_ms=topics.now + chance.randint(-5, 5), commit=last
+                    )
+            except PhaseEndedError as ended:
+                self.exact_from[ended.name] = ended.number + 1
+                self.begin()
+                continue
             if not self.complete and all(self.at[at] >= self._wanted(at) for at in topics.logs):
                 self.complete = True
                 if compaction.thinned(self.counts, topics.count(self.settled)):

@@ -26,6 +26,7 @@ from ingest.events.log_events import CaughtUp, LogEvent, RowsLogged, Transaction
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, Record, ServerTables, Stream
+from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Chunk, ChunkRequest
 
@@ -239,7 +240,7 @@ def capture_all(history: History, seed: int, crash: float, rows: int, largest: i
         session = Session(
             source=server,
             log=Dying(broker, random, crash),
-            recorder=Recorder("top"),
+            recorder=Recorder("top", phases=ExactPhases(lambda table: "")),
             tables=lambda seen: Tables("s", ["d"], lambda *name: name == ("d", "t"), seen.dialect),
             mode="initial",
             clock=lambda ticks=ticks: next(ticks) / 100,  # type: ignore[misc]  # a default argument binds the iterator

@@ -19,6 +19,7 @@ from ingest.capture.session import Session
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, Record
+from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
 from tests.laws.test_capture import TOPIC, History, Server, histories, numbers
 
@@ -58,7 +59,7 @@ def go_on(server: Paused, broker: Broker, until: int) -> None:
     Session(
         source=server,
         log=MemoryLog(broker, schemas_topic("top"), history_topic("top")),
-        recorder=Recorder("top"),
+        recorder=Recorder("top", phases=ExactPhases(lambda table: "")),
         tables=lambda seen: Tables("s", ["d"], lambda *name: name == ("d", "t"), seen.dialect),
         mode="initial",
         clock=lambda: next(ticks) / 100,

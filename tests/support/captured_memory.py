@@ -24,6 +24,7 @@ from ingest.log.memory_log import Broker, MemoryLog
 from ingest.mysql.mysql_log_start import log_start
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.capture_interfaces import Checkpoint, Record
+from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
 from ingest.run_capture import tables_of
 from tests.ingest.binlog.binlog_servers import Server
@@ -128,7 +129,7 @@ class MemoryCapture:
         return Session(
             source=MySqlSource(source),
             log=MortalLog(self.broker, self),
-            recorder=Recorder("top"),
+            recorder=Recorder("top", phases=ExactPhases(lambda table: "")),
             tables=tables_of(source),
             mode=source.snapshot_mode,
             clock=time.time,

@@ -22,7 +22,7 @@ from ingest.events.left_out import left_out_of
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.records import Recorder
-from ingest.run_capture import tables_of
+from ingest.run_capture import phases_of, tables_of
 from tests.support.waiting import wait_for
 
 TOPOLOGY = """
@@ -106,7 +106,7 @@ class LiveCapture:
         Session(
             source=MySqlSource(source),
             log=MemoryLog(self.broker, schemas_topic("live"), history_topic("live")),
-            recorder=Recorder("live", source.type, unrepresentable=source.unrepresentable),
+            recorder=Recorder("live", source.type, unrepresentable=source.unrepresentable, phases=phases_of(source)),
             tables=tables_of(source),
             mode="initial",
             clock=time.time,

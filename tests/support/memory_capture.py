@@ -20,7 +20,7 @@ from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.records import Recorder
-from ingest.run_capture import tables_of
+from ingest.run_capture import phases_of, tables_of
 from ingest.sources import server_of
 from joins.query.convert import Unfit, fit_of
 from tests.ingest.binlog.binlog_servers import Server
@@ -96,7 +96,7 @@ class MemoryCapture:
             Session(
                 source=server_of(NAME, self.source),
                 log=MemoryLog(self.broker, schemas_topic(NAME), history_topic(NAME)),
-                recorder=Recorder(NAME, self.source.type),
+                recorder=Recorder(NAME, self.source.type, phases=phases_of(self.source)),
                 tables=tables_of(self.source),
                 mode="initial",
                 clock=time.time,

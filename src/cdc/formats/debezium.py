@@ -21,6 +21,7 @@ def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
     source, transaction = event.source, event.transaction
     polled = {"last_update_only": True} if source.last_update_only else {}
     partial = {"partial": True} if source.partial else {}
+    phase = {"exact": source.exact, "inexact_after": source.inexact_after}
     return {
         "before": event.before,
         "after": event.after,
@@ -37,6 +38,7 @@ def to_envelope(event: ChangeEvent, topology: str) -> dict[str, Any]:
             "file": source.file,
             "pos": source.pos,
             **partial,
+            **{name: number for name, number in phase.items() if number},
             "row": source.row,
             "sequence": source.sequence,
             **polled,
@@ -74,6 +76,8 @@ def from_envelope(value: Mapping[str, Any]) -> ChangeEvent:
             connector=source["connector"],
             last_update_only=source.get("last_update_only", False),
             partial=source.get("partial", False),
+            exact=source.get("exact", 0),
+            inexact_after=source.get("inexact_after", 0),
         ),
         ts_ms=value["ts_ms"],
         transaction=transaction and TransactionInfo(**transaction),

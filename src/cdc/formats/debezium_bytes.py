@@ -16,7 +16,7 @@ NULL = b"null"
 _ENVELOPE = b'{"before":%b,"after":%b,"source":%b%d,"sequence":%d},"op":"%b","ts_ms":%d,"transaction":'
 _TRANSACTION = b'{"id":%b,"total_order":%d,"data_collection_order":%d}}'
 _LOGGED, _ALONE = _ENVELOPE + _TRANSACTION, _ENVELOPE + b"null}"
-_PARTIAL = b'"partial":true,'
+_PARTIAL, _EXACT, _INEXACT = b'"partial":true,', b'"exact":%d,', b'"inexact_after":%d,'
 
 
 class EnvelopeWriter:
@@ -33,17 +33,28 @@ class EnvelopeWriter:
             '"file":%b,"pos":%d,%b"row":'
         ).encode()
 
-    def logged(self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool = False) -> bytes:
+    def logged(
+        self,
+        ts_ms: int,
+        server_id: int,
+        gtid: bytes,
+        file: bytes,
+        pos: int,
+        *,
+        partial: bool = False,
+        phase: tuple[int, int] = (0, 0),
+    ) -> bytes:
         """Return the source block of an event of the log, to be completed with a row number.
 
-        `ts_ms` (ms since 1970, the commit at the source) and `partial` are as in `cdc.model.event.SourceInfo`.
+        `ts_ms` (ms since 1970, the commit at the source) and `partial` are as in `cdc.model.event.SourceInfo`; `phase`
+        has its `exact` and `inexact_after`.
         """
-        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _PARTIAL if partial else b"")
+        return self._begins % (ts_ms, b"false", server_id, gtid, file, pos, _flags(partial, phase))
 
-    def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
+    def read(self, ts_ms: int, position: Position, *, partial: bool = False, phase: tuple[int, int] = (0, 0)) -> bytes:
         """Return the source block of rows that a snapshot reads, to be completed with a row number."""
-        file, flag = orjson.dumps(position.file), _PARTIAL if partial else b""
-        return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, flag)
+        file = orjson.dumps(position.file)
+        return self._begins % (ts_ms, b"true", 0, NULL, file, position.pos, _flags(partial, phase))
 
     @staticmethod
     def change(
@@ -66,3 +77,11 @@ class EnvelopeWriter:
 def _json(text: str) -> str:
     # a % in a name must survive the formatting of the bytes
     return orjson.dumps(text).decode().replace("%", "%%")
+
+
+def _flags(partial: bool, phase: tuple[int, int]) -> bytes:
+    exact, ended = phase
+    flags = _PARTIAL if partial else b""
+    if exact:
+        flags += _EXACT % exact
+    return flags + _INEXACT % ended if ended else flags

@@ -37,7 +37,9 @@ class SourceInfo:
     transaction. `snapshot` is "true" for rows that a snapshot read, "false" for rows from the log. `last_update_only`:
     the row was polled, so earlier versions of it, and its delete, may be missing in the topic. `partial`: when the
     event was published, the topic did not yet contain all rows of the table, because a snapshot was running or none was
-    ever taken. So even an update or a delete may be the first event of its row.
+    ever taken. So even an update or a delete may be the first event of its row. `exact`: the number of the event's
+    exact phase, in which `before` is the image in the row's previous event; 0: none. `inexact_after`: the number of the
+    table's last exact phase, which has ended; 0: there was none.
     """
 
     table_id: TableId
@@ -52,6 +54,8 @@ class SourceInfo:
     connector: str = "mysql"
     last_update_only: bool = False
     partial: bool = False
+    exact: int = 0
+    inexact_after: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,7 @@ class Follower:
         self._pace = Pace(session.limits, session.clock(), busy=busy, repairs=bool(repairs))
         self._signals: int | None = None
         self._asked = self._learned = 0.0
+        self._asked_at: Position | None = None  # an end of the log after the foreign keys were read
         self._settling = session.limits.ask
         self._replayed: Position | None = None
         self._begun: Mapping[str, Any] | None = None  # set until a capture that began earlier reaches the log's end
@@ -138,6 +139,8 @@ class Follower:
             self._check_schemas(now)
         self._learn(now, caught_up=caught_up)
         self._settle(now)
+        if self._replayed is None and session.recorder.phases.complete:
+            self._begin_exact_phases()
         if not snapshots and not self._repairs:
             return
         stream, place = self._stream, self._transactions.place
@@ -183,12 +186,26 @@ class Follower:
             session.log.extend(records)
             self._pace.group.add(len(records), now)
 
+    def _begin_exact_phases(self) -> None:
+        """Begin exact phases once the foreign keys are known that applied to all changes from now on: the log is read
+        beyond the moment at which the server was asked for them."""
+        repairs = self._repairs
+        if repairs.unsure:
+            if repairs.asks or self._asked_at is None:
+                self._asked_at = None if repairs.asks else self._session.source.head()
+                return
+            if not self._stream.reached(self._asked_at):
+                return
+        sequence = self._transactions.place(self._stream).sequence
+        repairs.begin_exact_phases(sequence, self._transactions.kept)
+
     def _learn(self, now: float, *, caught_up: bool) -> None:
         """Read the foreign keys from the server, if DDL may have changed them, and once more when all older log is
         read."""
         repairs, source = self._repairs, self._session.source
         if repairs.asks:
             repairs.set_foreign_keys(source.foreign_keys(), exactly=False)
+            self._asked_at = None
         elif repairs.unsure and caught_up and now - self._learned >= self._session.limits.ask:
             self._learned = now
             found, head = source.foreign_keys(), source.head()

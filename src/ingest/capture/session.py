@@ -20,7 +20,7 @@ from ingest.capture.beginning import postponed
 from ingest.capture.capture_parts import CaptureParts
 from ingest.capture.commits import Commits
 from ingest.capture.follower import Follower
-from ingest.capture.marks import REPLAYED, Marks, check_replay, replayed
+from ingest.capture.marks import REPLAYED, Marks, check_replay, reached_before, replayed
 from ingest.events.left_out import left_out_of
 from ingest.events.log_scan import LogStart
 from ingest.events.prepared import STATE as PREPARED
@@ -86,6 +86,9 @@ class Session(CaptureParts):
         stored = checkpoint.state.get("snapshots", {}) if checkpoint else {}
         partial = checkpoint.state.get("partial", ()) if checkpoint else ()
         reads = self.dumps and seen.reads
+        before = reached_before(checkpoint) if checkpoint else None
+        state = checkpoint.state if checkpoint else {}
+        self.recorder.phases.load(state, before.sequence if before else None, tables.named)
         snapshots = Snapshots(self.recorder, tables, stored, partial=partial, parallel=self.parallel, reads=reads)
         known = checkpoint.state.get("mends", {}) if checkpoint else {}
         repairs = RepairRunner(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")

@@ -76,6 +76,7 @@ class AlteringTransactions(Transactions):
         if why := self.tables.why_left_out(event.table):
             return self._passed_over(event.table, 1, why)
         self._touched = True
+        self._phases.end(event.table)
         self._sequence += 1
         self.quarantined += 1
         position = Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence)
@@ -98,6 +99,7 @@ class AlteringTransactions(Transactions):
 
         `dead_letters` are records of the quarantine topic, in order, all of one table.
         """
+        self._phases.end(table)  # the rows changed before those that were published since
         columns = self.tables.catalog_columns(table)
         log_events = [(decoded(dead_letter, columns), dead_letter["row"]) for dead_letter in dead_letters]
         records: list[Record] = []

@@ -13,7 +13,7 @@ from cdc.persistent import changed_keys
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.records.records import checkpoint_value, read_checkpoint
 
-MAPS = ("snapshots", "partial", "watched", "left_out")
+MAPS = ("snapshots", "partial", "watched", "left_out", "exact")
 
 
 def changes_of(before: Checkpoint, after: Checkpoint) -> Checkpoint:

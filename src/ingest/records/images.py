@@ -28,7 +28,7 @@ def snapshot_records(
 
     They have the sequence number of `low`, so that every change of the row in the log is newer.
     """
-    source = writer.format.read(now_ms, low)
+    source = writer.read(now_ms, low)
     records: list[Record] = []
     if writer.shape:
         for image in images:

@@ -24,6 +24,7 @@ from cdc.packed import unpacked
 from cdc.persistent import PersistentMap
 from ingest.events.log_events import RefusedImage, Row, RowsQuarantined
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
+from ingest.records.exact_phases import ExactPhases
 from ingest.records.refused import RefusedRows
 
 FORMAT = 1
@@ -55,12 +56,29 @@ class TableWriter:
         *,
         unrepresentable: Unrepresentable = "null",
         refused: RefusedRows | None = None,
+        phases: ExactPhases | None = None,
     ) -> None:
-        self.schema, self.shape = schema, shape
+        self.schema, self.shape, self._phases = schema, shape, phases or ExactPhases()
         self.unrepresentable, self.refused = unrepresentable, refused or RefusedRows("")
         self.topic = naming.change_topic(topology, schema.table_id)
         self.key = _key_function(schema.primary_key)
         self.format = EnvelopeWriter(topology, schema.table_id, connector)
+
+    def logged(
+        self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool, exact: bool
+    ) -> bytes:
+        """Return the source block of an event of the log (`EnvelopeWriter.logged`).
+
+        `exact`: these are ordinary changes with complete images. Other records end the table's exact phase."""
+        table, phases = self.schema.table_id, self._phases
+        number = phases.open.get(table) if exact else None
+        phase = (number, 0) if number else phases.mark(table, exact=False) if phases.begun else (0, 0)
+        return self.format.logged(ts_ms, server_id, gtid, file, pos, partial=partial, phase=phase)
+
+    def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
+        """Return the source block of rows that were read, or of a marker. It ends the table's exact phase."""
+        phase = self._phases.mark(self.schema.table_id, exact=False)
+        return self.format.read(ts_ms, position, partial=partial, phase=phase)
 
     def masks(self, column: str) -> bool:
         """Return whether a column is masked, so that its real values must not be published."""
@@ -85,7 +103,7 @@ class TableWriter:
 
         `position` is where the snapshot's last chunk was requested, `number` the marker's sequence number.
         """
-        source = self.format.read(ts_ms, position)
+        source = self.read(ts_ms, position)
         return self.truncated(self.format.alone(b"t", NULL, NULL, source, 0, number, ts_ms))
 
 
@@ -100,8 +118,8 @@ class Recorder:
     """Builds all records of one topology that are not changes, and creates the writers of tables.
 
     Calls `ensure_topic` before the first record of a change topic. `unrepresentable` is the source's setting. `refused`
-    tracks rows and values that could not be published unchanged. `published` is the last schema of each table that has
-    a topic, also of those that are left out by now.
+    tracks rows and values that could not be published unchanged, `phases` the exact phases of tables. `published` is
+    the last schema of each table that has a topic, also of those that are left out by now.
     """
 
     def __init__(
@@ -110,7 +128,9 @@ class Recorder:
         connector: str = "mysql",
         ensure_topic: Callable[[str], None] = lambda name: None,
         unrepresentable: Unrepresentable = "null",
+        phases: ExactPhases | None = None,
     ) -> None:
+        self.phases = phases or ExactPhases()
         self.topology, self.connector, self._ensure_topic = topology, connector, ensure_topic
         self.dead_letters = naming.dead_letter_topic(topology)
         self.quarantine = naming.quarantine_topic(topology)
@@ -122,7 +142,7 @@ class Recorder:
         """Return the writer of a table's changes; `shape` removes and masks columns."""
         writer = TableWriter(
             self.topology, schema, self.connector, shape,
-            unrepresentable=self.unrepresentable, refused=self.refused,
+            unrepresentable=self.unrepresentable, refused=self.refused, phases=self.phases,
         )  # fmt: skip
         self._ensure_topic(writer.topic)
         return writer

@@ -148,6 +148,7 @@ class Snapshots:
 
     def mark_partial(self, table: TableId) -> None:
         """Add a table to `partial`."""
+        self._recorder.phases.end(table)
         if table not in self.partial:
             self.partial.add(table)
             self._names = self._names.put(table.name, True)
@@ -228,6 +229,7 @@ class Snapshots:
 
     def void(self, table: TableId) -> None:
         """Discard the current chunk of a table and read it again, because the table changed as a whole."""
+        self._recorder.phases.end(table)
         self._requested.pop(table, None)
         self._waiting.pop(table, None)
         self.windows.pop(table, None)
@@ -326,6 +328,8 @@ class Snapshots:
             low = chunk.request.position
             mark = writer.marker(low, entry["marker"], now_ms)
             records.append(mark)
+        if not entry.get("where"):
+            self._recorder.phases.completed(table)
         return records
 
     def _table(self, name: str) -> TableId:

@@ -53,6 +53,7 @@ class Transactions:
         self._parents: Collection[TableId] = ()
         self._repaired: Collection[TableId] = ()
         self._recorder, self.tables, self._start, self.values = recorder, tables, start, recorder.refused
+        self._phases = recorder.phases
         self.values.load(start.state)
         self._file, self._pos = start.position.file, start.position.pos
         self._sequence = start.position.sequence
@@ -67,9 +68,7 @@ class Transactions:
         self._resumed = start.open
         self._writers: dict[TableId, TableWriter] = {}
         self.changes = 0
-        self.refused = self.quarantined = (
-            0  # row images that became dead letters; rows that were quarantined as raw events
-        )
+        self.refused = self.quarantined = 0  # row images that became dead letters; events in quarantine
         self.kept = quarantined_tables(start.state)
         self.moved = False
 
@@ -185,6 +184,7 @@ class Transactions:
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
         change = self.tables.statement(event, self.next_position())
         before, held = change.before, self._held(change)
+        self._phases.end_each({*before, *held, *change.existed})
         records = self._changed(change)
         truncated = {(e.database, e.table) for e in change.effects if e.kind == "truncate"}
         for table, schema in {**before, **held}.items():
@@ -234,6 +234,7 @@ class Transactions:
         return order
 
     def _changed(self, change: TablesChanged) -> list[Record]:
+        self._phases.end_each({*change.tables, *(change.refused or ()), *(s.table_id for s in change.schemas)})
         if not change.numbered:
             return []
         self._touched = True
@@ -274,9 +275,9 @@ class Transactions:
         return writer
 
     def _passed_over(self, table: TableId, rows: int, why: Skippable) -> list[Record]:
-        """Skip rows of a table that is left out. They count as rows of their transaction, which may be published in
-        parts."""
+        """Skip rows of a table that is left out. They still count as rows of their transaction."""
         assert self._open is not None, "rows outside a transaction"
+        self._phases.end(table)
         self._touched, self.moved = True, True
         self._row += rows
         self.tables.pass_over(table, why, rows, self._open.commit_us // 1000)
@@ -310,7 +311,8 @@ class Transactions:
         row, sequence, total, orders = self._row, self._sequence, self._total, self._orders
         order = orders.get(table, 0) if orders else 0
         key_of, topic, name = writer.key, writer.topic, self._id
-        source = self._source(writer, event.file, event.pos)
+        exact = operation != "update" or all(before is not None for before, _ in rows)
+        source = self._source(writer, event.file, event.pos, exact=exact)
         write = writer.format.change
         out: list[Record] = []
         largest = 0
@@ -380,15 +382,15 @@ class Transactions:
             self._windows[event.table].update(record.key for record in records)
         return records
 
-    def _source(self, writer: TableWriter, file: str, pos: int) -> bytes:
-        """Return the source block of an event's rows."""
+    def _source(self, writer: TableWriter, file: str, pos: int, *, exact: bool = False) -> bytes:
+        """Return the source block of an event's rows; `exact` is as in `TableWriter.logged`."""
         opened = self._open
         assert opened is not None, "rows outside a transaction"
         if file != self._file_named:
             self._file_named, self._file_json = file, _dumps(file)
         partial = bool(self._partial) and writer.schema.table_id in self._partial
-        server = opened.server_id
-        return writer.format.logged(opened.commit_us // 1000, server, self._gtid, self._file_json, pos, partial=partial)
+        ts_ms = opened.commit_us // 1000
+        return writer.logged(ts_ms, opened.server_id, self._gtid, self._file_json, pos, partial=partial, exact=exact)
 
     def _info(self, table: TableId, file: str, pos: int) -> SourceInfo:
         assert self._open is not None, "rows outside a transaction"

@@ -30,6 +30,7 @@ from ingest.repair.repairs import OpenRepairs
 
 # Statements that may create, change or drop a foreign key.
 _DEFINES = re.compile(r"\b(CREATE|ALTER|DROP|RENAME)\b", re.IGNORECASE)
+_REFERS = re.compile(r"\bREFERENCES\b", re.IGNORECASE)
 
 
 class RepairWatcher:
@@ -133,6 +134,8 @@ class RepairingTransactions(AlteringTransactions):
             self._repairs.reread(below, "statement", self.number())
         if _DEFINES.search(event.sql[:1000]):
             self._repairs.doubt_foreign_keys()
+            if _REFERS.search(event.sql):
+                self._phases.end_all()
         return records
 
     def _named(self, tables: tuple[tuple[str, str], ...] | None) -> list[TableId]:

@@ -14,7 +14,7 @@ are repeated after a crash. If there are too many keys, or rows without a usable
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -196,6 +196,8 @@ class OpenRepairs:
         if known != self.foreign_keys.known:
             self.foreign_keys, self.moved = ForeignKeys(known), True
             self._hidden = self._hidden_references()
+            for each in foreign_keys.known:
+                self.recorder.phases.end(each.child)
             self.parents.clear()
             self.parents.update(self.foreign_keys.by_parent)
         self.asks, self.unsure = False, not exactly
@@ -218,6 +220,7 @@ class OpenRepairs:
         `number` is the sequence number of the marker that ends the re-read. `about` says what happened, for log lines.
         """
         for table in self.foreign_keys.below(tables):
+            self.recorder.phases.end(table)
             if not self.tables.captured(table.database, table.table) or not self.tables.exists(table):
                 continue
             if self.tables.why_left_out(table):
@@ -301,6 +304,7 @@ class OpenRepairs:
                 self.follow_children(child, wanted)
 
     def follow_children(self, table: TableId, wanted: ChangedChildren) -> None:
+        self.recorder.phases.end(table)
         if not self.tables.captured(table.database, table.table):
             self._beneath(table)
             return
@@ -329,7 +333,29 @@ class OpenRepairs:
         if any(self.tables.captured(found.database, found.table) for found in below):
             self.reread(below, "cascade", self.number())
 
+    def begin_exact_phases(self, sequence: int, quarantined: Container[str]) -> None:
+        """Begin the exact phases of tables whose rows are all read, unless rows of them are to be repaired, or foreign
+        keys, all of which are known, change them without a record in the log.
+
+        `sequence` is the last number of a change. Tables in quarantine (names) wait."""
+        if not self._follow:
+            return
+        children, phases = {each.child for each in self.foreign_keys.known}, self.recorder.phases
+        for table in phases.complete:
+            if table in children or table in self.snapshots.partial or not self._has_unique_keys(table):
+                phases.end(table)
+            elif table not in self.repairs and table.name not in self.again and table.name not in quarantined:
+                phases.begin(table, sequence)
+                self.moved = True
+
+    def _has_unique_keys(self, table: TableId) -> bool:
+        try:
+            return self.tables.is_unique(self.tables.schema(table))
+        except Skippable:
+            return False
+
     def _opened(self, table: TableId) -> TableRepair:
+        self.recorder.phases.end(table)
         repair = self.repairs.get(table)
         if repair is None:
             repair = self.repairs[table] = TableRepair()

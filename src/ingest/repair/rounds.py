@@ -175,7 +175,7 @@ class RepairRunner(OpenRepairs):
                 records.append(self.recorder.unread(image, writer, chunk.request.position, now_ms))
                 image = None
             for step in corrections(search.found.get(at), image, anyway=anyway):
-                source = writer.format.read(
+                source = writer.read(
                     now_ms, chunk.request.position, partial=step.stale or table in self.snapshots.partial
                 )
                 place = source, 0, self.number()

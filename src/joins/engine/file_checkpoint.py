@@ -40,6 +40,7 @@ class QueryRecord:
     - `truncation_points`: sequence by topic and partition (`joins.steps.truncation`).
     - `settled`, `counts`, `topics`: at the beginning of the run, the compaction-safe offsets, the numbers of records
       before them, and the topics' ids (`joins.stores.compaction`).
+    - `exact_from`: by table, the first exact phase whose changes are added up (`joins.steps.route`).
     - `refused`: the number of rows that the table lacks.
     - `began_ms`, `whole_ms`: when the run began and became complete (0: unknown). `plan` estimates durations from
       them."""
@@ -54,6 +55,7 @@ class QueryRecord:
     settled: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
+    exact_from: Mapping[str, int] = field(default_factory=dict)
     refused: Refusals = field(default_factory=Refusals)
     began_ms: int = 0
     whole_ms: int = 0

@@ -15,7 +15,7 @@ from joins.query.nodes import Expression
 from joins.query.plan import SINK, Finish, Fragment
 from joins.query.typed import any_of, escaped
 from joins.query.value_types import family, spark_type
-from joins.runtime.records import DIM_GONE, DIM_PUT, REFUSED, ROW_GONE, ROW_PUT
+from joins.runtime.records import DIM_GONE, DIM_PUT, EXACT_AFTER, EXACT_BEFORE, REFUSED, ROW_GONE, ROW_PUT
 
 # parts of a message `m` (`joins.runtime.records`): at an outlet it has no r; a whole row's time and trace precede its
 # values
@@ -103,10 +103,14 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     something to compute."""
     put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
     wanted = fragment.finish
-    is_put = f"substring(m, 1, 1) = {_byte(put)}"
+    # of an exact change, both images are whole rows; only the one after it can be a dead letter
+    puts, new = [put], [put]
+    if fragment.adds_up:
+        puts, new = [put, EXACT_BEFORE, EXACT_AFTER], [put, EXACT_AFTER]
+    is_put, is_new = (f"substring(m, 1, 1) IN ({', '.join(map(_byte, some))})" for some in (puts, new))
     values = f"IF({is_put}, from_json(concat('[', decode({_VALUES}, 'UTF-8'), ']'), 'array<string>'), NULL)"
     where = "TRUE" if wanted.where is None else f"coalesce({wanted.where.sql}, FALSE)"
-    reason = _reason(wanted, where, is_put)
+    reason = _reason(wanted, where, is_new)
     texts = [*(e.sql for e in wanted.computed), where, reason or ""]
     used = [i for i in range(len(wanted.types)) if any(f"{{{i}}}" in text for text in texts)]
     names = [f"t{i}" for i in range(len(wanted.types))]
@@ -124,13 +128,18 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     parts = ", ".join(f"',', {text}" for text in behind)
     added = f"concat(m, encode(concat({parts}), 'UTF-8'))" if behind else "m"
     ended = f"concat({_byte(gone)}, {_VERSION}, X'00000000')"
+    if fragment.adds_up:  # an image of an exact change has no effect instead
+        ended = f"IF(substring(m, 1, 1) = {_byte(put)}, {ended}, NULL)"
     reported = opened.selectExpr(
         "k", "m", "reason", f"CASE WHEN holds THEN {added} WHEN NOT holds THEN {ended} ELSE m END AS whole"
     )
     if reason is None:
-        return reported.selectExpr("k", "whole AS m")
-    whole = "named_struct('k', k, 'm', whole)"
-    return reported.selectExpr(f"inline(IF(reason IS NULL, array({whole}), array({whole}, {_dead_letter(named)})))")
+        finished = reported.selectExpr("k", "whole AS m")
+    else:
+        whole = "named_struct('k', k, 'm', whole)"
+        both = f"IF(reason IS NULL, array({whole}), array({whole}, {_dead_letter(named)}))"
+        finished = reported.selectExpr(f"inline({both})")
+    return finished.where("m IS NOT NULL") if fragment.adds_up else finished
 
 
 def _byte(number: int) -> str:

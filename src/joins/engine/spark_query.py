@@ -7,6 +7,7 @@ crash Spark repeats the batch from the same offsets and state with the same time
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,6 +68,7 @@ def start_query(
         kafka=kafka,
         ends=ends,
         truncation_points=sink.record.truncation_points,
+        exact_from=sink.record.exact_from,
         tombstone_ms=tombstone_ms,
         checkpoint=checkpoint,
     )
@@ -105,6 +107,10 @@ def reports(query: StreamingQuery, after: int) -> list[Mapping[str, Any]]:
     return [json.loads(text) for text in texts]
 
 
+# in an error of Spark: the table whose exact phase has ended (`PlanSource.name`), and the number of the phase
+PHASE_ENDED = re.compile(r"tailorbird\.kernel\.PhaseEnded: (\S+) (\d+)")
+
+
 class BatchSink:
     """Writes batches. Spark calls it in the driver, one batch at a time.
 
@@ -112,7 +118,8 @@ class BatchSink:
     - `state`: the size of the stateful operators, updated from time to time.
     - `raised`: a batch has set truncation points that the running query does not know, so the query must be
       restarted.
-    - `void`: the topics were compacted while they were read, so the run must begin again.
+    - `void`: the topics were compacted while they were read, or an exact phase has ended whose changes were added up.
+      The run must begin again, with the new `exact_from` (`QueryRecord`).
     - `thinned`: by topic, the number of records that have disappeared since the run began."""
 
     def __init__(
@@ -135,6 +142,7 @@ class BatchSink:
         self.metrics, self.stopped, self.thinned = metrics, stopped, thinned
         self.failure: TailorbirdError | None = None
         self.raised = self.void = False
+        self.exact_from: Mapping[str, int] = record.exact_from
         self.state: tuple[Operator, ...] = ()
         self._state_at = 0
         self.total = Report()
@@ -184,7 +192,12 @@ class BatchSink:
             rows = rows.repartition("k").sortWithinPartitions("k")
         write = settling(self.sink.writer(self.plan, self.layout, batch))
         report = Report()
-        for row in rows.mapInArrow(write, _REPORT).collect():
+        try:
+            reports = rows.mapInArrow(write, _REPORT).collect()
+        except Exception as error:
+            self._look_for_phase(error)
+            raise
+        for row in reports:
             report.merge(Report(**orjson.loads(row["report"])))
         self.keep(batch, report)
         self._finish(batch, clock)
@@ -192,6 +205,17 @@ class BatchSink:
         self.metrics.written(batch, report)
         if self.clock_ms() - self._state_at > _ASK_STATE_EVERY_MS:
             self._state_at, self.state = self.clock_ms(), stores(rows.sparkSession)
+
+    def _look_for_phase(self, error: Exception) -> None:
+        """Raise Retriable, with `void` set, if the batch ended because an exact phase has ended. It wrote nothing."""
+        found = PHASE_ENDED.search(str(error))
+        if found is None:
+            return
+        name, number = found[1], int(found[2])
+        self.exact_from = {**self.exact_from, name: number + 1}
+        self.void = True
+        log.warning("an exact phase has ended", table=self.layout.table, topic=name, remedy="starts over")
+        raise Retriable(f"the exact phase of {name} has ended", "the run starts over by itself") from error
 
     def keep(self, batch: int, report: Report) -> None:
         """Store the truncation points and the number of refused records of a batch, before Spark commits it."""

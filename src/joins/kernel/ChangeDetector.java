@@ -52,9 +52,15 @@ public final class ChangeDetector extends StatefulProcessor<Object, Object, Obje
     }
     byte[] newest = null;
     while (input.hasNext()) {
-      byte[] message = (byte[]) ((Tuple2) input.next())._2();
+      Tuple2 one = (Tuple2) input.next();
+      byte[] message = (byte[]) one._2();
+      if (message[0] == Message.PARTIAL) { // of a group, which no row has for its key
+        out.add(one);
+        continue;
+      }
       if (newest == null || Message.newer(message, newest)) newest = message; // a put has more bytes than a deletion
     }
+    if (newest == null) return Message.asScala(out.iterator());
     boolean put = newest[0] == Message.DIM_PUT;
     byte[] before = (byte[]) last.get(), after = put ? receivers[key[0]].compared(newest) : null;
     if (Arrays.equals(before, after)) return Message.asScala(out.iterator());
@@ -73,35 +79,18 @@ public final class ChangeDetector extends StatefulProcessor<Object, Object, Obje
     abstract void emit(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out);
   }
 
-  /** A group: a new row adds its arguments, a deleted one removes them. Compared: key length, key and arguments. */
+  /** A group: a new row adds its arguments, a deleted one removes them. */
   private static final class Contributor extends Receiver {
     private final Group group;
-    private final int[] at;
-    private final int[] picks;
+    private final Contribution contribution;
 
     Contributor(Group group) {
       this.group = group;
-      picks = Arrays.copyOf(group.keys, group.keys.length + group.arguments.length);
-      System.arraycopy(group.arguments, 0, picks, group.keys.length, group.arguments.length);
-      at = Texts.room(picks);
+      contribution = new Contribution(group);
     }
 
     byte[] compared(byte[] message) {
-      Texts.find(message, Message.textAt(message, Message.ROW), at);
-      Bytes kept = new Bytes(64).put(0).put(0).put(0).put(0);
-      for (int i = 0; i < group.keys.length; i++) {
-        if (i > 0) kept.put(',');
-        int start = at[group.keys[i]], end = at[group.keys[i] + 1] - 1;
-        if (!group.binary[i] || Texts.isNull(message, start, end)) kept.put(message, start, end);
-        else kept.put(Doubles.text(Numeric.binary(message, start, end)));
-      }
-      int length = kept.length - 4;
-      for (int i = 0; i < 4; i++) kept.data[i] = (byte) (length >>> 24 - 8 * i);
-      for (int i = 0; i < group.arguments.length; i++) {
-        if (i > 0) kept.put(',');
-        kept.put(message, at[group.arguments[i]], at[group.arguments[i] + 1] - 1);
-      }
-      return kept.array();
+      return contribution.of(message);
     }
 
     void emit(byte[] before, byte[] after, long ts, byte[] trace, Collection<Object> out) {
@@ -110,8 +99,7 @@ public final class ChangeDetector extends StatefulProcessor<Object, Object, Obje
     }
 
     private Tuple2<byte[], byte[]> message(byte op, byte[] kept, long ts, byte[] trace) {
-      int end = 4;
-      for (int i = 0; i < 4; i++) end += (kept[i] & 0xFF) << 24 - 8 * i;
+      int end = Contribution.argumentsAt(kept);
       byte[] key = Arrays.copyOfRange(kept, 4, end), arguments = Arrays.copyOfRange(kept, end, kept.length);
       return Message.of(group.number, key, op, ts, trace, arguments);
     }

@@ -21,6 +21,7 @@ public final class Message {
   static final byte ROW_GONE = 6, ROW_PUT = 7, REFUSED = 8, TRUNCATION_POINT = 9; // to the sink
   static final byte PARTIAL = 13; // changes of a group's rows that one partition summed
   static final byte ADDED = 14, TAKEN = 15; // contributions of a row to a group, on their way to `Combine`
+  static final byte EXACT_BEFORE = 16, EXACT_AFTER = 17; // both images of an exact change, on their way to `Combine`
   static final byte SINK = (byte) 0xFF, MULTI_JOIN = (byte) 0x80;
   static final byte[] NONE = new byte[0];
   private static final int VERSION = 1, LENGTH = 9; // offsets of these fields

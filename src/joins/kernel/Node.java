@@ -12,6 +12,7 @@ final class Node {
   private final int[][] keys;
   private final byte[][] constants; // the rest of each key, as text; empty where columns are all of it
   private final int target, number; // the latter for traces; -1: events bring their own
+  private final boolean addsUp; // exact changes go to the group without a change detector
   private final Filter filter; // null: every row passes
 
   Node(JsonNode node, Seq[][] conditions) {
@@ -19,6 +20,7 @@ final class Node {
     id = Source.ints(Message.at(node, "id"));
     target = Message.at(node, "target").asInt();
     number = Message.at(node, "number").asInt();
+    addsUp = Message.at(node, "adds_up") != null;
     int condition = Message.at(node, "condition").asInt();
     int[] uses = Source.ints(Message.at(node, "uses"));
     filter = condition < 0 ? null : new Filter(conditions[condition], uses, columns);
@@ -46,6 +48,10 @@ final class Node {
     byte[] after = to == null ? null : Source.joined(to, columns, room);
     boolean both = before != null && after != null;
     if (!event.always && both && Arrays.equals(before, 0, before.length, after, room, after.length)) return;
+    if (addsUp && event.exact) {
+      images(event, trace, from, after, to, out);
+      return;
+    }
     byte[] old = before == null ? null : Source.joined(from, id, 0);
     byte[] now = after == null ? null : Source.joined(to, id, 0);
     if (after != null) ByteBuffer.wrap(after).putLong(event.ts).put(trace);
@@ -66,6 +72,21 @@ final class Node {
       byte op = event.repairs ? Message.SURE : fresh ? Message.NEW : Message.PUT;
       out.add(Message.of(lookups[i], right, op, event.version, now, i == 0 ? after : Message.NONE));
     }
+  }
+
+  /** Emits both images of an exact change, for `Combine`. `after` has free bytes before its values. */
+  private void images(Event event, byte[] trace, byte[][] from, byte[] after, byte[][] to, Collection<Object> out) {
+    byte[] shown = to == null ? Message.NONE : trace;
+    long ts = to == null ? 0 : event.ts;
+    if (from != null) {
+      byte[] before = Source.joined(from, columns, Message.TIME + shown.length);
+      ByteBuffer.wrap(before).putLong(ts).put(shown);
+      byte[] old = Source.joined(from, id, 0);
+      out.add(Message.of(target, old, Message.EXACT_BEFORE, event.version, Message.NONE, before));
+    }
+    if (to == null) return;
+    ByteBuffer.wrap(after).putLong(ts).put(shown);
+    out.add(Message.of(target, Source.joined(to, id, 0), Message.EXACT_AFTER, event.version, Message.NONE, after));
   }
 
   /** The key at which a row is stored; a key of its own where a column of it is NULL. */

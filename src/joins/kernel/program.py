@@ -36,6 +36,7 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 # Steps for rows of other fragments that meet in pairs, and for rows that are grouped after the levels.
 PAIRED = ("Pairs",)
 GROUPED = ("ChangeDetector", "Combine", "Aggregate")
+ADDED_UP = "Combine"  # before these, for exact changes
 RENAMED = "Project"
 TEMPORAL = "Temporal"
 OTHERS = -1  # node number of a node that reads fragments' rows: they bring their own traces
@@ -84,6 +85,7 @@ def program_of(
     kafka: Mapping[str, str] | None = None,
     ends: SafeOffsets | None = None,
     truncation_points: TruncationPoints | None = None,
+    exact_from: Mapping[str, int] | None = None,
     tombstone_ms: int = WEEK_MS,
     checkpoint: str = "",
 ) -> tuple[FragmentProgram, ...]:
@@ -94,12 +96,13 @@ def program_of(
     - `kafka`: properties of the client that reads a partition again for a marker. They contain no secret, because
       Spark's plans show the program.
     - `truncation_points`: sequence by table (`PlanSource.name`) and partition (`joins.steps.truncation`).
+    - `exact_from`: by table, the first exact phase whose changes are added up (`joins.steps.route`).
     - `tombstone_ms`: how long a `latest` step remembers deleted rows.
     - `checkpoint`: the folder from which a join by time reads its batch's watermark, and a condition on the time its
       clock."""
     log = _Log(
         kafka=kafka or {}, settled=settled, ends=ends or {}, truncation_points=truncation_points or {},
-        tombstone_ms=tombstone_ms, checkpoint=checkpoint,
+        exact_from=exact_from or {}, tombstone_ms=tombstone_ms, checkpoint=checkpoint,
     )  # fmt: skip
     return tuple(_part(fragment, plan.first_node(fragment), plan.sink.table, log) for fragment in plan.fragments)
 
@@ -110,12 +113,15 @@ class _Log:
     settled: SafeOffsets
     ends: SafeOffsets
     truncation_points: TruncationPoints
+    exact_from: Mapping[str, int]
     tombstone_ms: int
     checkpoint: str
 
 
 def _part(fragment: Fragment, first: int, table: str, log: _Log) -> FragmentProgram:
     steps: tuple[str, ...] = GROUPED if fragment.group else ()
+    if fragment.adds_up:
+        steps = (ADDED_UP, *steps)
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
     if fragment.temporal is not None:
@@ -183,7 +189,7 @@ def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
         at = _height(node) or (1 if above is None else _height(above[0]))
         if at != height:
             continue
-        made.read(node, number, target, log)
+        made.read(node, number, target, log, adds_up=fragment.adds_up)
         multi_join = numbers.get(node.alias, -1)
         if multi_join >= 0:
             widths, inner = [lookup.child.width for lookup in node.lookups], [lookup.inner for lookup in node.lookups]
@@ -236,14 +242,17 @@ class _Made:
         self.rows: list[int] = []
         self.reread: list[int] = []
 
-    def read(self, node: Node, number: int, target: int, log: _Log) -> None:
-        """Add the source of a node, whose index in the plan is `number`. Its rows go to `target`."""
+    def read(self, node: Node, number: int, target: int, log: _Log, *, adds_up: bool) -> None:
+        """Add the source of a node, whose index in the plan is `number`. Its rows go to `target`, a group if `adds_up`
+        (`Fragment.adds_up`)."""
         condition = _condition(node, len(self.filters))
         self.filters += [node] if node.filter is not None else []
         if isinstance(node.source, PlanSource):
             source = self.sources.setdefault(node.source.name, _source(node.source, log))
             numbers = [node.source.columns.index(name) for name in node.columns]
-            source["nodes"].append({**_reader(node, number, numbers, target), **condition})
+            source["nodes"].append({**_reader(node, number, numbers, target, adds_up=adds_up), **condition})
+            if adds_up:
+                source["exact_from"] = log.exact_from.get(node.source.name, 1)
         elif node.source.change_detector is None:
             assert node.filter is None, "a node whose rows come in as they are has no filter"
             self.rows += node.source.fragments
@@ -310,7 +319,7 @@ def _type(type_: LogicalType) -> list[Any]:
     return [type_.kind, type_.precision, type_.scale]
 
 
-def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[str, Any]:
+def _reader(node: Node, number: int, numbers: list[int], target: int, *, adds_up: bool = False) -> dict[str, Any]:
     """Return the program's description of how a node reads rows. `numbers` are the indexes of its columns in them."""
     return {
         "number": number,
@@ -320,6 +329,7 @@ def _reader(node: Node, number: int, numbers: list[int], target: int) -> dict[st
         "keys": [[numbers[index] for index in lookup.columns] for lookup in node.lookups],
         "constants": [text_of(list(lookup.constants)).decode() for lookup in node.lookups],
         "target": target,
+        **({"adds_up": True} if adds_up else {}),
     }
 
 

@@ -96,12 +96,13 @@ class TableJoin:
         """Return the record of the run in the checkpoint, or of a new run if there is none."""
         record = self.checkpoint.record()
         if record is None:
-            record = self._begun(plan)
+            record = self._begun(plan, {})
         else:
             check_state(record, plan, self.table, self.topology.file)
+            self.checkpoint.store(record)  # in this version's form, so that an older version does not continue it
         return record
 
-    def _begun(self, plan: Plan) -> QueryRecord:
+    def _begun(self, plan: Plan, exact_from: Mapping[str, int]) -> QueryRecord:
         """Begin a new run: with an empty state, from the beginning of the log."""
         servers, stopped = self.topology.log.brokers, self.stop.is_set
         ends = end_offsets(servers, plan.topics, self._rereads(), stopped)
@@ -116,6 +117,7 @@ class TableJoin:
             settled=found[0],
             counts=found[1],
             topics=found[2],
+            exact_from=exact_from,
             began_ms=_now_ms(),
             engine=ENGINE,
         )
@@ -172,7 +174,7 @@ class TableJoin:
                 check_executors(spark, self.checkpoint.spark)
             while not self.stop.is_set():
                 if sink.void:
-                    record = self._begun(plan)
+                    record = self._begun(plan, sink.exact_from)
                     sink = self._sink(plan, record, layout)
                     log.info("joining", table=self.table.name, layout=layout.id, query=record.id, complete=False)
                     continue  # it may have been stopped in the meantime

@@ -159,6 +159,21 @@ class Fragment:
         return self.root
 
     @property
+    def adds_up(self) -> bool:
+        """Return whether its group adds up exact changes of a table (`cdc.model.event.SourceInfo.exact`). They pass no
+        change detector, and so no row is stored."""
+        root = self.root
+        return (
+            self.group is not None
+            and self.temporal is None
+            and isinstance(root, Node)
+            and not root.lookups
+            and isinstance(root.source, PlanSource)
+            and not root.source.needs_latest
+            and not root.source.merged  # of thousands of tables, some phase ends all the time
+        )
+
+    @property
     def outlet(self) -> int:
         """Return the step that receives whole rows: the one of the grouping or of `temporal`, or else `target`."""
         if self.temporal is not None:

@@ -43,6 +43,8 @@ NEW = 10  # PUT of a row that did not exist before
 SURE = 11  # PUT of a row that may already be visible although no message said so
 LOST = 12  # GONE of such a row
 PARTIAL = 13  # changes of group k that one partition summed (`joins.steps.contributions`); v, r = ts_ms and trace
+EXACT_BEFORE = 16  # an exact change's row before it: its group subtracts what the row contributed (`Fragment.adds_up`)
+EXACT_AFTER = 17  # the row after it, which the group adds
 LATE = "late: "  # prefix of the reason of a row that arrives after the watermark
 
 SINK = 0xFF

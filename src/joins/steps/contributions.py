@@ -12,8 +12,8 @@ import orjson
 
 from cdc.model.types import Canonical
 from joins.query.group import Grouping
-from joins.runtime.records import PARTIAL, Message, Values, split_part, values_of_text
-from joins.steps.change_detector import Transition
+from joins.runtime.records import EXACT_AFTER, PARTIAL, Message, Values, split_part, trace_of, ts_of, values_of_text
+from joins.steps.change_detector import Picks, Transition
 from joins.steps.exact import added, dumped, exact, loaded, summed, zero
 
 MOST = 100_000  # groups and tuples that are held at once
@@ -83,6 +83,13 @@ def _count(held: dict[tuple[Canonical, ...], int], values: tuple[Canonical, ...]
         held[values] = now
     else:
         held.pop(values, None)
+
+
+def summed_up(message: Message, picks: Picks) -> Transition:
+    """Return what one image of an exact change adds to its group or takes from it, as the change of a row."""
+    text = picks(message.p)
+    before, after = (None, text) if message.op == EXACT_AFTER else (text, None)
+    return Transition(before, after, ts_of(message.p), trace_of(message.p))
 
 
 def combined(group: Grouping, found: Iterable[Transition], most: int = MOST) -> Iterator[Message]:

@@ -26,7 +26,8 @@ class Envelope:
     """The content of a record: `op` and the images as in Debezium's envelope. `ts_ms` is the source's time of the
     change.
 
-    `sequence` is 0 if the source has none. `partial`: the topic lacks a part of the table's history."""
+    `sequence` is 0 if the source has none. `partial`: the topic lacks a part of the table's history. `exact` and
+    `inexact_after` are as in `cdc.model.event.SourceInfo`."""
 
     op: str = " "
     before: Image | None = None
@@ -34,6 +35,8 @@ class Envelope:
     ts_ms: int = 0
     sequence: int = 0
     partial: bool = False
+    exact: int = 0
+    inexact_after: int = 0
 
 
 def read_envelope(value: bytes) -> Envelope:
@@ -94,6 +97,8 @@ def _origin(source: Image, into: Envelope) -> None:
         sequence = int(sequence) if digits.isascii() and digits.isdecimal() and len(digits) <= 18 else 0
     into.sequence = _number("sequence", sequence, _MOST)
     into.partial = source.get("partial") is True
+    into.exact = _number("exact", source.get("exact"), _MOST)
+    into.inexact_after = _number("inexact_after", source.get("inexact_after"), _MOST)
 
 
 def _number(name: str, value: Any, most: int) -> int:

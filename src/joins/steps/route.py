@@ -15,6 +15,8 @@ from joins.query.plan import Fragment, Plan
 from joins.runtime.records import (
     DIM_GONE,
     DIM_PUT,
+    EXACT_AFTER,
+    EXACT_BEFORE,
     GONE,
     LOST,
     MOVED,
@@ -34,7 +36,7 @@ from joins.runtime.records import (
     text_of,
     trace_of,
 )
-from joins.steps.envelope import Columns, read_envelope
+from joins.steps.envelope import Columns, Envelope, read_envelope
 
 # End offsets per topic and partition, noted when the query started.
 SafeOffsets = Mapping[str, Mapping[int, int]]
@@ -52,7 +54,8 @@ class Changed(NamedTuple):
     - `repairs`: the result may show other values of the row than those of its newest record.
     - `blind`: NULL in `before` may stand for a value that the record does not contain.
     - `sequence`: the number of the change at its source.
-    - `place`: the place of the record that contains `after` (`cdc.stored.traces`)."""
+    - `place`: the place of the record that contains `after` (`cdc.stored.traces`).
+    - `exact`: `before` is the row's image in the record before, and that was read, too."""
 
     source: PlanSource
     before: Values | None
@@ -65,6 +68,16 @@ class Changed(NamedTuple):
     repairs: bool = False
     blind: bool = False
     place: int = NOWHERE
+    exact: bool = False
+
+
+class PhaseEndedError(Exception):
+    """The changes of a table's exact phase cannot be added up, or no longer. The run must begin again, and use change
+    detectors up to this phase: `exact_from` of the table `name` is then `number` + 1."""
+
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(f"the exact phase {number} of {name} has ended")
+        self.name, self.number = name, number
 
 
 class Truncated(NamedTuple):
@@ -90,23 +103,40 @@ class LogReader:
 
     `settled` are the compaction-safe offsets: records before them may have been compacted. A compacted topic may
     have only an update of a row, and so may a table whose history is partial. Such a change is emitted in full.
-    `ends` are the ends of the log when the plan was compiled. Older records may lack columns that were added since."""
+    `ends` are the ends of the log when the plan was compiled. Older records may lack columns that were added since.
+    `exact_from` are the numbers of the exact phases, by table, from which on groups add up changes; by default all."""
 
-    def __init__(self, plan: Plan, settled: SafeOffsets, ends: SafeOffsets | None = None) -> None:
-        self._settled, self._ends = settled, ends or {}
+    def __init__(
+        self,
+        plan: Plan,
+        settled: SafeOffsets,
+        ends: SafeOffsets | None = None,
+        exact_from: Mapping[str, int] | None = None,
+    ) -> None:
+        self._settled, self._ends, self._exact_from = settled, ends or {}, exact_from or {}
+        self._added_up = {
+            fragment.root.source.name
+            for fragment in plan.fragments
+            if fragment.adds_up and isinstance(fragment.root, Node) and isinstance(fragment.root.source, PlanSource)
+        }
         self._sources = {source.name: (source, Columns(source)) for source in plan.sources}
 
     def read(
         self, topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None
     ) -> Changed | RefusedRecord | Truncated | None:
         """Read one record. None for a tombstone, which only repeats the delete before it, and for a record of another
-        table in the same topic. A RefusedRecord if the value is not a valid envelope."""
+        table in the same topic. A RefusedRecord if the value is not a valid envelope.
+
+        Raises PhaseEndedError for a record after an exact phase whose changes may have been added up, and for a record
+        of such a phase without all values that the plan uses."""
         found = self._sources.get(topic) or self._sources.get(table_named(key))
         if value is None or found is None:
             return None
         source, columns = found
+        envelope, exact = Envelope(), False
         try:
             envelope = read_envelope(value)
+            exact = self._is_exact(source, envelope, safe=offset >= self._settled.get(topic, {}).get(partition, -1))
             if envelope.op == "t":
                 table = _table_of(source, key)
                 return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms, table)
@@ -114,17 +144,32 @@ class LogReader:
             added = offset < self._ends.get(topic, {}).get(partition, 0)
             images = columns.images(envelope, key, added=added)
         except ValueError as error:
+            if exact:  # the next change of the row has this one's image as `before`
+                raise PhaseEndedError(source.name, envelope.exact) from error
             reason = f"not an envelope: {error}"
             return RefusedRecord(topic, partition, offset, reason, as_text(key), as_text(value))
         v = 2 * envelope.sequence if source.needs_latest else offset
         partial = envelope.partial or not images.whole
         reported = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        if exact and reported:
+            raise PhaseEndedError(source.name, envelope.exact)
         new = envelope.op == "c" and not reported
         return Changed(
             source, images.before, images.after, v, envelope.ts_ms, reported, new, envelope.sequence,
             blind=images.blind,
             place=place_of(partition, offset),
+            exact=exact,
         )  # fmt: skip
+
+    def _is_exact(self, source: PlanSource, envelope: Envelope, *, safe: bool) -> bool:
+        if source.name not in self._added_up or not safe:
+            return False
+        first = self._exact_from.get(source.name, 1)
+        if envelope.exact >= first:
+            return True
+        if envelope.inexact_after >= first:
+            raise PhaseEndedError(source.name, envelope.inexact_after)
+        return False
 
 
 def _table_of(source: PlanSource, key: bytes | None) -> str:
@@ -153,7 +198,7 @@ class Read(NamedTuple):
     """A change as node number `node` reads it, with only the node's columns.
 
     `v`, `ts_ms`, `reported`, `repairs` and `blind` are as in `Changed`. `new`: if `before` is None, the row was not
-    emitted before. `trace` is the origin of `after`."""
+    emitted before. `trace` is the origin of `after`. `exact` is as in `Changed`."""
 
     node: int
     before: Values | None
@@ -165,6 +210,7 @@ class Read(NamedTuple):
     repairs: bool
     blind: bool
     trace: bytes = b""
+    exact: bool = False
 
 
 class Router:
@@ -176,6 +222,7 @@ class Router:
 
     def __init__(self, fragment: Fragment, holds: Holds, first: int = 0) -> None:
         self._holds = holds
+        self._adds_up = fragment.adds_up
         self._next = first
         self.nodes: list[Node] = []
         self._numbers: list[int] = []
@@ -214,7 +261,8 @@ class Router:
             before, after = (_picked(image, self._columns[number]) for image in (change.before, change.after))
             trace = b"" if after is None else seen(self._numbers[number], change.place)
             yield Read(
-                number, before, after, change.v, change.ts_ms, change.reported, new, change.repairs, change.blind, trace
+                number, before, after, change.v, change.ts_ms, change.reported, new, change.repairs, change.blind,
+                trace, change.exact,
             )  # fmt: skip
 
     def shown(self, reads: Sequence[Read]) -> Iterator[Read]:
@@ -235,12 +283,23 @@ class Router:
     def report(self, read: Read) -> Iterator[Message]:
         """Yield the messages to the steps that a change causes, as one node reads it."""
         there = read.before is not None or read.after is not None
-        if there and (read.reported or read.before != read.after):
-            yield from messages_of(self.nodes[read.node], self._targets[read.node], read)
+        if not there or not (read.reported or read.before != read.after):
+            return
+        make = images_of if self._adds_up and read.exact else messages_of
+        yield from make(self.nodes[read.node], self._targets[read.node], read)
 
 
 def _picked(values: Values | None, columns: Sequence[int]) -> Values | None:
     return None if values is None else [values[index] for index in columns]
+
+
+def images_of(node: Node, target: int, read: Read) -> Iterator[Message]:
+    """Yield both images of an exact change, for the group that receives the node's rows."""
+    ts_ms = 0 if read.after is None else read.ts_ms
+    for op, row in ((EXACT_BEFORE, read.before), (EXACT_AFTER, read.after)):
+        if row is not None:
+            k = bytes([target]) + text_of([row[i] for i in node.id_columns])
+            yield Message(k, op, b"", read.v, payload(row, ts_ms, read.trace))
 
 
 def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:

@@ -52,19 +52,25 @@ public final class Combine implements MapPartitionsFunction<Object, Object> {
     private final Group group;
     private final Map<Object, Partial> partials = new HashMap<Object, Partial>();
     private final int[] at;
-    private final Bytes scratch = new Bytes(64);
+    private final Bytes scratch = new Bytes(64), row = new Bytes(64);
+    private final Contribution contribution;
     private byte[] lastKey; // rows of a hot group often follow one another
     private Partial last;
     private int tuples;
 
     Held(Group group) {
       this.group = group;
+      contribution = new Contribution(group);
       at = new int[group.arguments.length + 1];
       if (group.always != null) of(group.always, 0); // always emitted, so that its row exists
     }
 
     void take(Tuple2 one) {
       byte[] k = (byte[]) one._1(), message = (byte[]) one._2();
+      if (message[0] == Message.EXACT_BEFORE || message[0] == Message.EXACT_AFTER) {
+        takeRow(message);
+        return;
+      }
       if (message[0] != Message.ADDED && message[0] != Message.TAKEN) {
         out.add(one);
         return;
@@ -74,6 +80,21 @@ public final class Combine implements MapPartitionsFunction<Object, Object> {
       int sign = message[0] == Message.ADDED ? 1 : -1;
       partial.saw(message);
       tuples += partial.add(message, at, sign, scratch);
+      if (partials.size() + tuples > MOST) flush();
+    }
+
+    private void takeRow(byte[] message) {
+      row.length = 0;
+      contribution.write(message, row).put(','); // ends the last argument, as the buffer may be longer
+      int arguments = Contribution.argumentsAt(row.data);
+      boolean same = lastKey != null && Arrays.equals(lastKey, 1, lastKey.length, row.data, 4, arguments);
+      if (!same) {
+        byte[] k = Arrays.copyOfRange(row.data, 3, arguments);
+        of(k, 1);
+      }
+      Texts.find(row.data, arguments, at);
+      tuples += last.add(row.data, at, message[0] == Message.EXACT_AFTER ? 1 : -1, scratch);
+      last.sawRow(message);
       if (partials.size() + tuples > MOST) flush();
     }
 

@@ -23,11 +23,18 @@ final class Partial {
 
   /** Records a change's time: the newest one is kept, with the greatest trace among equal times. */
   void saw(byte[] message) {
-    long time = Message.version(message);
+    saw(Message.version(message), Message.row(message));
+  }
+
+  private void saw(long time, byte[] other) {
     if (time < ts) return;
-    byte[] other = Message.row(message);
     if (time > ts || Arrays.compareUnsigned(other, trace) > 0) trace = other;
     ts = time;
+  }
+
+  /** Records the time and trace of a row's payload. */
+  void sawRow(byte[] message) {
+    saw(Message.time(message), Message.trace(message));
   }
 
   /** Adds a row (`sign` 1) or removes it (-1); its arguments are at `at`. Returns how many tuples more are held. */

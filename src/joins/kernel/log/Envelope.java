@@ -59,7 +59,9 @@ final class Envelope {
   void read(byte[] value, byte[] key, Event event) throws IOException {
     try {
       Unicode.check(value);
+      event.phase = event.inexactAfter = 0;
       if (!plain.read(value, event)) {
+        event.phase = event.inexactAfter = 0;
         event.op = ' ';
         event.before = event.after = null;
         event.ts = event.sequence = 0;
@@ -78,6 +80,7 @@ final class Envelope {
 
   private void parse(byte[] text, Event event, boolean envelope) throws IOException {
     JsonParser json = JSON.createParser(text);
+    boolean read = false;
     try {
       if (json.nextToken() != JsonToken.START_OBJECT) throw new IOException("no JSON object");
       Arrays.fill(faults, null);
@@ -85,7 +88,9 @@ final class Envelope {
       else event.before = image(json);
       for (int i = 0; i < faults.length; i++) if (faults[i] != null) throw new IOException(faults[i]);
       if (json.nextToken() != null) throw new IOException("more than a JSON object");
+      read = true;
     } finally {
+      if (!read) event.phase = 0;
       json.close();
     }
   }
@@ -115,7 +120,7 @@ final class Envelope {
   private void origin(JsonParser json, Event event, boolean there) throws IOException {
     event.ts = event.sequence = 0;
     event.partial = false;
-    Long ts = Long.valueOf(0), sequence = ts; // null: no number; of a repeated field the last one counts
+    Long ts = Long.valueOf(0), sequence = ts, phase = ts, after = ts; // null: no number; of a field the last one counts
     while (there && json.nextToken() == JsonToken.FIELD_NAME) {
       String field = json.currentName();
       JsonToken value = json.nextToken();
@@ -123,11 +128,17 @@ final class Envelope {
       else if (field.equals("sequence")) {
         sequence = value == JsonToken.VALUE_STRING ? digits(json.getText()) : number(json, value, MOST - 1);
       } else if (field.equals("partial")) event.partial = value == JsonToken.VALUE_TRUE;
+      else if (field.equals("exact")) phase = number(json, value, MOST - 1);
+      else if (field.equals("inexact_after")) after = number(json, value, MOST - 1);
       if (!value.isScalarValue() || value.isNumeric()) skip(json, value);
     }
-    if (ts == null || sequence == null) faults[2] = (ts == null ? "ts_ms" : "sequence") + " is no number";
+    String fault = ts == null ? "ts_ms" : sequence == null ? "sequence" : null;
+    if (fault == null) fault = phase == null ? "exact" : after == null ? "inexact_after" : null;
+    if (fault != null) faults[2] = fault + " is no number";
     event.ts = ts == null ? 0 : ts.longValue();
     event.sequence = sequence == null ? 0 : sequence.longValue();
+    event.phase = phase == null ? 0 : phase.longValue();
+    event.inexactAfter = after == null ? 0 : after.longValue();
   }
 
   private static Long number(JsonParser json, JsonToken value, long most) throws IOException {

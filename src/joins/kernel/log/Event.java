@@ -11,6 +11,8 @@ final class Event {
   String table; // of a marker: the table of a merged table whose rows it deletes; else null
   boolean partial; // the log may lack the row's former values (`cdc.model.event.SourceInfo`), the record its new
   boolean always; // the change must be emitted in full even if it was emitted before
+  boolean exact; // `before` is the image of the row's previous record, and both were read
+  long phase, inexactAfter; // the exact phase to which the record belongs, or the last one before it; 0: none
   boolean blind; // NULL in `before` may stand for a value that the record does not contain
   boolean repairs; // the row may be visible with other values than those of its newest record
 }

@@ -13,9 +13,9 @@ final class PlainEnvelope {
   private static final int DEEPEST = 50, LONGEST = 200; // levels; characters of a number. `Envelope` takes more
   private static final int UNKNOWN = -1, NOTHING = -2; // of a field; the end of an object
   private static final byte[][] FIELDS = names(new String[] {"op", "before", "after", "source", "payload"});
-  private static final byte[][] ORIGIN = names(new String[] {"ts_ms", "sequence", "partial"});
+  private static final byte[][] ORIGIN = names(new String[] {"ts_ms", "sequence", "partial", "exact", "inexact_after"});
   private static final int OP = 0, BEFORE = 1, AFTER = 2, SOURCE = 3, PAYLOAD = 4;
-  private static final int TS = 0, SEQUENCE = 1, PARTIAL = 2;
+  private static final int TS = 0, SEQUENCE = 1, PARTIAL = 2, EXACT = 3, INEXACT_AFTER = 4;
   private static final Unusual UNUSUAL = new Unusual();
   private final Fit[] fits;
   private final Names envelope = new Names(FIELDS), origin = new Names(ORIGIN), columns;
@@ -65,7 +65,7 @@ final class PlainEnvelope {
   }
 
   private void origin(Event event) throws Unusual {
-    event.ts = event.sequence = 0;
+    event.ts = event.sequence = event.phase = event.inexactAfter = 0;
     event.partial = false;
     open();
     for (int field = origin.next(true); field != NOTHING; field = origin.next(false)) {
@@ -75,6 +75,8 @@ final class PlainEnvelope {
         event.sequence = number();
         if (text[at++] != '"') throw UNUSUAL;
       } else if (field == SEQUENCE) event.sequence = number();
+      else if (field == EXACT) event.phase = number();
+      else if (field == INEXACT_AFTER) event.inexactAfter = number();
       else if (field == PARTIAL && text[at] != 't' && text[at] != 'f') throw UNUSUAL;
       else if (field == PARTIAL) event.partial = text[literal()] == 't';
       else skip(2);

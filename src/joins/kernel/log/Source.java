@@ -24,6 +24,7 @@ final class Source {
   private final boolean latest; // the log has no order
   private final boolean merged; // the topic contains only tables of one merged table
   private final Map<String, Long> truncationPoints = new HashMap<String, Long>(); // for such a log, see `place`
+  private final long exactFrom; // the first exact phase whose changes groups add up; 0: no group does
   private final int number;
   private final Map<String, Object> kafka;
 
@@ -34,6 +35,7 @@ final class Source {
     JsonNode sharedAs = Message.at(source, "shared_as");
     name = sharedAs == null ? topic : sharedAs.asText();
     compactionSafe = Message.at(source, "compaction_safe");
+    exactFrom = Message.at(source, "exact_from") == null ? 0 : Message.at(source, "exact_from").asLong();
     key = ints(Message.at(source, "key"));
     latest = Message.at(source, "latest").asBoolean();
     width = Message.at(source, "columns").size();
@@ -111,9 +113,13 @@ final class Source {
     event.partition = record.getInt(1);
     event.version = record.getLong(2);
     event.place = Message.place(event.partition, event.version);
+    JsonNode from = Message.at(compactionSafe, String.valueOf(event.partition));
+    boolean safe = from != null && event.version >= from.asLong();
     try {
       envelope.read((byte[]) record.get(4), record.isNullAt(3) ? null : (byte[]) record.get(3), event);
+      if (exactFrom > 0 && safe) phase(event);
     } catch (IOException e) {
+      if (exactFrom > 0 && safe && event.phase >= exactFrom) throw new PhaseEnded(name, event.phase);
       String reason = "not an envelope: " + String.valueOf(e.getMessage()).split("\n")[0];
       out.add(refused(topic, record, reason));
       return null;
@@ -122,12 +128,18 @@ final class Source {
       event.table = merged ? tableNamed(record.get(3)) : null;
       return event;
     }
-    JsonNode from = Message.at(compactionSafe, String.valueOf(event.partition));
-    event.always = event.partial || from == null || event.version < from.asLong();
+    event.always = event.partial || !safe;
+    if (event.exact && event.always) throw new PhaseEnded(name, event.phase);
     Long point = latest ? (Long) truncationPoints.get(place(record.get(1), record.get(3))) : null;
     if (latest) event.version = 2 * event.sequence;
     if (point == null || event.sequence >= point.longValue()) emit(event, out);
     return null;
+  }
+
+  /** Notes whether an event is exact. An event after a phase whose changes were added up ends the query. */
+  private void phase(Event event) {
+    event.exact = event.phase >= exactFrom;
+    if (!event.exact && event.inexactAfter >= exactFrom) throw new PhaseEnded(name, event.inexactAfter);
   }
 
   /** A dead letter for a record: topic, partition, offset, reason, key, value. */
