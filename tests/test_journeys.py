@@ -65,7 +65,7 @@ sources.
            └ verify/index/routine_stage ─ verify/index/index_leaves, verify/index/zk_identity   only what changed
                └ verify/index/file_leaves                                                       kept until then
            └ verify/index/run_index_repair ─ verify/index/index_repair
-       └ cli/verify/cli_verify ─ verify/verdict_text, verify/findings                           printed
+       └ cli/verify/cli_verify ─ verify/verdict_text, verify/findings, operate/status/selection  printed
 """
 
 from __future__ import annotations
