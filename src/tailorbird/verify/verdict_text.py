@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from cdc.model.types import Canonical
 from tailorbird.verify.findings import MOST_FINDINGS, WORST_FIRST, Finding, Outcome, Stage, Verdict
@@ -45,20 +46,22 @@ def lines_of(verdict: Verdict) -> Iterator[str]:
         yield f"{indent}not compared: column {column}: {reason}"
 
 
+@dataclass(slots=True)
 class VerdictLines:
     """Formats the verdicts of one run in their order: the first `limit` of each outcome, and the totals at the end.
 
     A run over thousands of tables thus prints each difference, but not a line for each equal table."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._seen: dict[Outcome, list[tuple[Stage, str]]] = {outcome: [] for outcome in WORST_FIRST}
+    limit: int
+    _seen: dict[Outcome, list[tuple[Stage, str]]] = field(
+        default_factory=lambda: {outcome: [] for outcome in WORST_FIRST}, init=False
+    )
 
     def add(self, verdict: Verdict) -> Iterator[str]:
         """Yield the lines of the next verdict; a line with the number of comparisons after each 500 of them."""
         seen = self._seen[verdict.outcome]
         seen.append((verdict.stage, verdict.table))
-        if len(seen) <= self._limit:
+        if len(seen) <= self.limit:
             yield from lines_of(verdict)
         total = sum(map(len, self._seen.values()))
         if self._left_out and total % _EVERY == 0:
@@ -77,7 +80,7 @@ class VerdictLines:
 
     @property
     def _left_out(self) -> bool:
-        return any(len(seen) > self._limit for seen in self._seen.values())
+        return any(len(seen) > self.limit for seen in self._seen.values())
 
     @property
     def _counts(self) -> str:

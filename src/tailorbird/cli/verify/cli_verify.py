@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -71,28 +71,32 @@ def verify(
     from tailorbird.verify.run_stages import verify_stages
 
     results, terminal = list[StageResult](), _Terminal(yes=yes, force=force)
-    lines = None if as_json else VerdictLines(limit)
+    lines: VerdictLines | None = None
     try:
         _check_extent(deep, sample, changed_since)
+        _check_consent(repair and not dry_run, yes)
         log_lines("logfmt")  # on standard error: standard output is for the results
         role: KafkaRole = "operator" if repair and not dry_run else "console"
         topology = granted(load_topology(file, role), role)
+        lines = None if as_json else VerdictLines(limit)
         request = parse_request(
             topology, stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
             threads=threads, repair=repair, dry_run=dry_run,
         )  # fmt: skip
-        _check_consent(repair and not dry_run, yes)
         for one in verify_stages(request, terminal):
             results.append(one)
             _report(one, lines)
         if not results:
             raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
-        _echo(lines.totals() if lines else ())
     except (TailorbirdError, KeyboardInterrupt) as error:
+        for line in lines.totals() if lines else ():
+            typer.echo(line)
+        code = exit_code((one.last for one in results), error)
         reported = str(error) or "interrupted: --resume continues the log stage"
-        _echo(lines.totals() if lines else ())
         typer.echo(f"tailorbird: {cut(reported)}", err=True)
-        raise typer.Exit(exit_code((one.last for one in results), error)) from error
+        raise typer.Exit(code) from error
+    for line in lines.totals() if lines else ():
+        typer.echo(line)
     raise typer.Exit(exit_code(one.last for one in results))
 
 
@@ -147,12 +151,8 @@ def _report(result: StageResult, lines: VerdictLines | None) -> None:
 
 def _report_verdict(verdict: Verdict, lines: VerdictLines | None) -> None:
     if lines is not None:
-        _echo(lines.add(verdict))
+        for line in lines.add(verdict):
+            typer.echo(line)
         return
     for reported in (*(finding.to_json() for finding in verdict.findings), verdict.to_json()):
         typer.echo(json.dumps(reported))
-
-
-def _echo(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(line)
