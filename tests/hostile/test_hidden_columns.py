@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from cdc.model.naming import history_topic
+from ingest.records.position_writer import PositionWriter
 from tests.hostile.policed import PolicedCapture, leaked, policed, policy_text
 from tests.ingest.binlog.binlog_servers import Server, start
 from tests.support.commands import tailorbird
@@ -123,7 +124,8 @@ def test_a_false_foreign_key_reveals_no_values(server: Server) -> None:
     newest = capture.broker.checkpoints[-1]
     relation = ["relations", "orders", ["id"], "relations", "customers", ["pin"], "CASCADE", "CASCADE"]
     state = {**newest.state, "mends": {"relations": [relation]}}
-    capture.broker.checkpoints.append(replace(newest, state=state))
+    key, value, _ = PositionWriter("", b"planted").record(replace(newest, state=state), {}, (), 0)
+    capture.broker.positions = {key: (len(capture.broker.checkpoints), value)}
     capture.sql("UPDATE customers SET pin = 'pinSECRET1', name = 'n1'")
     capture.start()
     capture.wait(lambda: names(capture) == ["n1"], "the update is missing")

@@ -358,6 +358,9 @@ class Api(FleetApi):
         Api.asked.append(self._shown)
         return []
 
+    def page(self, path: str, **query: Any) -> tuple[list[Any], int]:
+        return self.ask("GET", path, **query), 0
+
 
 def test_the_fleet_page_has_the_rights_of_the_users_token(issuer: Issuer) -> None:
     """The session reaches the tab through a cookie that is valid once, and only in a request of the page itself."""

@@ -31,6 +31,7 @@ _Since = Annotated[
     str, typer.Option(metavar="CUT", help="log, index: only rows changed since `last`; log: or since a GTID set.")
 ]
 _Limit = Annotated[int, typer.Option("--limit", min=1, help="Print at most this many tables of each outcome.")]
+_INTERRUPTED = "interrupted: --resume continues the log stage"
 _Force = Annotated[bool, typer.Option("--force", help="table: also delete extra rows of grouped tables.")]
 
 
@@ -71,14 +72,13 @@ def verify(
     from tailorbird.verify.run_stages import verify_stages
 
     results, terminal = list[StageResult](), _Terminal(yes=yes, force=force)
-    lines: VerdictLines | None = None
+    lines = None if as_json else VerdictLines(limit)
     try:
         _check_extent(deep, sample, changed_since)
         _check_consent(repair and not dry_run, yes)
         log_lines("logfmt")  # on standard error: standard output is for the results
         role: KafkaRole = "operator" if repair and not dry_run else "console"
         topology = granted(load_topology(file, role), role)
-        lines = None if as_json else VerdictLines(limit)
         request = parse_request(
             topology, stage, table, sample=sample, since=changed_since, resume=resume, max_load=max_load,
             threads=threads, repair=repair, dry_run=dry_run,
@@ -89,14 +89,11 @@ def verify(
         if not results:
             raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
     except (TailorbirdError, KeyboardInterrupt) as error:
-        for line in lines.totals() if lines else ():
-            typer.echo(line)
+        typer.echo("".join(f"{line}\n" for line in lines.totals()) if lines else "", nl=False)
         code = exit_code((one.last for one in results), error)
-        reported = str(error) or "interrupted: --resume continues the log stage"
-        typer.echo(f"tailorbird: {cut(reported)}", err=True)
+        typer.echo(f"tailorbird: {cut(str(error) or _INTERRUPTED)}", err=True)
         raise typer.Exit(code) from error
-    for line in lines.totals() if lines else ():
-        typer.echo(line)
+    typer.echo("".join(f"{line}\n" for line in lines.totals()) if lines else "", nl=False)
     raise typer.Exit(exit_code(one.last for one in results))
 
 
