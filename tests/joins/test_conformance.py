@@ -323,7 +323,7 @@ def reads_merged(case: Case) -> bool:
     return any(source.merged and f"{MERGED}.{source.table_id.table}" in words for source in case.plan().sources)
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.matrix)])
 def test_kernel_reads_merged_tables_as_the_specification_does(
     spark: SparkSession, delivery: str, tmp_path: Path
 ) -> None:
