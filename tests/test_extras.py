@@ -89,6 +89,7 @@ for package in {packages!r}:
 # modules of a requirement whose names differ from its own
 BRINGS = {
     "happybase": {"happybase", "thriftpy2"},
+    "opensearch-py": {"opensearchpy"},
     "kafka-python": {"kafka"},
     "fastapi": {"fastapi", "pydantic", "starlette"},
     "pandas": {"pandas", "numpy"},

@@ -46,7 +46,7 @@ def test_most_tables_decide() -> None:
         schema("tc", "v", id="int", v="int"): "its key is (v), that of most others is (id)",
         schema("td", id="int", v="int", database_name="int"): "has the name of the merged table's column",
     }
-    wider = schema("te", id="int", v="int", w="int")
+    wider = schema("tw", id="int", v="int", w="int")
     put(merged, *good, *odd, wider)
     assert all(why(merged, one) == "" for one in (*good, wider))
     assert all(reason in why(merged, one) for one, reason in odd.items())
@@ -55,7 +55,7 @@ def test_most_tables_decide() -> None:
     assert found.primary_key == ("database_name", "id")
     assert merged.take_changed() == (found,)
     assert merged.take_changed() == ()
-    put(merged, *(schema(f"t{n}", id="int", v="bigint") for n in range(4)), schema("te", id="int", v="bigint"))
+    put(merged, *(schema(f"t{n}", id="int", v="bigint") for n in range(4)), schema("tw", id="int", v="bigint"))
     assert why(merged, schema("t1", id="int", v="bigint")) == ""
     assert "its column v has type" in why(merged, schema("tx", id="int", v="int"))
 

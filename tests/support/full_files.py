@@ -87,7 +87,8 @@ tables:
     sink: hbase
     schema_change_behavior: lenient
   s.b: {}
-indexes: {i: {table: wide, collection: c, search: [name], commit_within: 1s, stub_retention: 2h, shards: 8}}
+indexes:
+  i: {table: wide, collection: c, search: [name], commit_within: 1s, stub_retention: 2h, shards: 8}
 checks:
   all: {every: 1h, tables: [wide], sample: 1/64}
   new: {every: 1h, stage: index, changed_since: last}
@@ -95,7 +96,8 @@ checks:
     "pages": """
 name: t
 foreign_tables: {wide: {table: x, fields: {id: {source: row, type: string}, name: {source: "d:n", type: string}}}}
-indexes: {i: {table: wide}}
+indexes: {i: {table: wide}, o: {table: wide, type: opensearch}}
+opensearch: {url: "https://o:9200", username: u, password: p, ca_file: ca.pem}
 dashboards:
   page:
     index: i

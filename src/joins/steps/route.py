@@ -134,9 +134,10 @@ class LogReader:
             return None
         source, columns = found
         envelope, exact = Envelope(), False
+        safe_from = self._settled.get(topic, {}).get(partition, offset + 1)
         try:
             envelope = read_envelope(value)
-            exact = self._is_exact(source, envelope, safe=offset >= self._settled.get(topic, {}).get(partition, -1))
+            exact = self._is_exact(source, envelope, safe=offset >= safe_from)
             if envelope.op == "t":
                 table = _table_of(source, key)
                 return Truncated(source, partition, offset, envelope.sequence, envelope.ts_ms, table)
@@ -150,7 +151,7 @@ class LogReader:
             return RefusedRecord(topic, partition, offset, reason, as_text(key), as_text(value))
         v = 2 * envelope.sequence if source.needs_latest else offset
         partial = envelope.partial or not images.whole
-        reported = partial or offset < self._settled.get(topic, {}).get(partition, offset + 1)
+        reported = partial or offset < safe_from
         if exact and reported:
             raise PhaseEndedError(source.name, envelope.exact)
         new = envelope.op == "c" and not reported
