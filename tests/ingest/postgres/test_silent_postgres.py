@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import orjson
 import pytest
 
 from ingest.postgres.pg_connection import PgConnection
+from ingest.postgres.pg_watch import PgWatch
 from tests.support.pg_captured import Capture, PgCaptured
 from tests.support.pg_rows import equal, in_log, in_server, same
 from tests.support.waiting import wait_for
@@ -157,9 +159,21 @@ def test_a_table_that_is_rewritten_in_the_middle_of_a_check_is_read_again(
     captured.stop()
 
 
-def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture) -> None:
+def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """VACUUM FULL, CLUSTER, statistics, indexes, constants as defaults, new partitions, grants: only the files
-    change."""
+    change, or only the catalog. If both change between two checks, the table is read again without need."""
+    look, looks = PgWatch._look, list[float]()
+
+    def counted(self: PgWatch) -> None:
+        look(self)
+        looks.append(time.monotonic())
+
+    def checked() -> None:
+        """Wait for a check that begins from now on."""
+        before = len(looks)
+        wait_for(lambda: len(looks) >= before + 2, "no check ran", seconds=60)
+
+    monkeypatch.setattr(PgWatch, "_look", counted)
     captured = capture("[t, p]")
     each(captured, "t", PLAIN)
     each(captured, "p", PARTS)
@@ -167,16 +181,16 @@ def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture) -> N
     captured.caught_up()
     read = [len(reads(captured, table)) for table in ("t", "p")]
     for statement in (
-        "VACUUM FULL t", "CLUSTER t USING t_pkey", "ANALYZE t", "ALTER TABLE t ALTER v SET STATISTICS 10",
+        "VACUUM FULL t", "CLUSTER t USING t_pkey", "ANALYZE t", "", "ALTER TABLE t ALTER v SET STATISTICS 10",
         "CREATE INDEX ON t (v)", "REINDEX TABLE t", "GRANT SELECT (v) ON t TO cdc", "ALTER TABLE t ADD COLUMN n INT",
         "ALTER TABLE t ADD COLUMN m INT DEFAULT 3", "ALTER TABLE t DROP COLUMN n",
         "ALTER TABLE t ALTER v SET DEFAULT 3",
         "CREATE TABLE p_3 PARTITION OF p FOR VALUES FROM (20) TO (30)", "INSERT INTO p VALUES (21, 21)",
         "CREATE TABLE p_4 (id INT PRIMARY KEY, v INT)",
         "ALTER TABLE p ATTACH PARTITION p_4 FOR VALUES FROM (30) TO (40)",
-        "INSERT INTO p VALUES (31, 31)", "TRUNCATE t", "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)",
+        "INSERT INTO p VALUES (31, 31)", "", "TRUNCATE t", "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)",
     ):  # fmt: skip
-        captured.sql(statement)
+        captured.sql(statement) if statement else checked()
     captured.caught_up()
     captured.sql("ALTER TABLE t ALTER v TYPE INT USING v + 1")  # the next check that finds a change finds all
     equal(captured, "t", "p")

@@ -8,7 +8,7 @@ import re
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc.topology.panels import TimeRange, range_of
@@ -129,6 +129,7 @@ def test_a_saved_view_is_the_dashboard_again() -> None:
         st.one_of(st.none(), st.booleans(), st.integers(), st.text(alphabet="=+-@\t\r\n,\"'aé1.;＝＠ \0")), min_size=1
     )
 )
+@example([" \0 ="])
 def test_csv_is_read_back_and_holds_no_formula(values: list[bool | int | str | None]) -> None:
     """Every value is one cell; no cell begins as a formula does, unless it is a number."""
     (cells,) = csv.reader(io.StringIO(csv_line(values), newline=""))

@@ -23,7 +23,7 @@ MOST_ROWS = 100_000  # in a download
 BATCH = 1_000  # rows of a download per query
 # The begin of a formula, also in full width and after invisible characters: in a cell, or after a separator at which a
 # spreadsheet of another language splits it. Quotes do not prevent that.
-_FORMULA = re.compile(r"(^|[;\t\r\n])([^\S;\t\r\n]*[\x00-\x08\ufeff\u200b]*[=+\-@＝＋－＠])")
+_FORMULA = re.compile(r"(^|[;\t\r\n])((?:[^\S;\t\r\n]|[\x00-\x08\ufeff\u200b])*[=+\-@＝＋－＠])")
 _HIDDEN = ("\t", "\r", "\n", "\0")
 
 
