@@ -234,7 +234,7 @@ def test_users_find_rows_by_words_and_derived_fields(engine: Engine, collection:
 
 
 def test_a_visible_barrier_means_visible_rows(engine: Engine) -> None:
-    """Whoever sees the barriers of all buckets sees all rows of before, however long the engine may wait with rows."""
+    """A reader that sees the barriers of all buckets sees all rows written before them, even if the engine is slow."""
     with closing(engine.opened(commit_within=0.5)) as collection:
         collection.ensure_fields(FIELDS)
         assert collection.visible_timestamp() is None

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(6
 @pytest.fixture
 def world(stack: Stack) -> Iterator[World]:
     if os.environ.get("TAILORBIRD_TESTS_USE_RUNNING_STACK") == "1":
-        pytest.skip("it kills servers, and the running stack is not that of the tests")
+        pytest.skip("it kills servers; unset TAILORBIRD_TESTS_USE_RUNNING_STACK to run it")
     stack.start("opensearch")
     with World(engine="opensearch") as made:
         yield made
