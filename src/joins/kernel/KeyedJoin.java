@@ -77,7 +77,8 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
 
   /**
    * Stores or removes one row of the batch and emits it. Returns whether it was put. `before` is the right side before
-   * the batch, null where the key matches nothing. `sure`: the row may already be visible although no message said so.
+   * the batch, null where the key matches nothing. `sure`: the row may be visible although no message to this key made
+   * it so.
    */
   private boolean change(
       Lookup lookup, Map.Entry change, Held held, byte[] before, boolean sure, Collection<Object> out) {
@@ -182,7 +183,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
   private static final class Batch {
     byte[] right;
     final Map<Object, byte[]> newest = new HashMap<Object, byte[]>();
-    Set<Object> sure; // rows that may already be visible although no message said so; null: none
+    Set<Object> sure; // rows that may be visible although no message to this key made them so; null: none
 
     Batch(scala.collection.Iterator<Object> input) {
       while (input.hasNext()) {

@@ -69,7 +69,9 @@ final class Node {
       if (right == null || i > 0 && !moved && !event.always) continue;
       // a row that the filter hid was never emitted, unless the log does not contain its before image
       boolean fresh = before == null && !event.always && (event.op == 'c' || event.before != null);
-      byte op = event.repairs ? Message.SURE : fresh ? Message.NEW : Message.PUT;
+      // a row that comes from another key may be visible from there, even if it is stored here
+      byte put = event.repairs || left != null && moved ? Message.SURE : Message.PUT;
+      byte op = fresh && put == Message.PUT ? Message.NEW : put;
       out.add(Message.of(lookups[i], right, op, event.version, now, i == 0 ? after : Message.NONE));
     }
   }

@@ -40,7 +40,7 @@ ROW_PUT = 7  # to the sink: row k has payload p
 REFUSED = 8  # p = JSON array of the fields of `RefusedRecord`
 TRUNCATION_POINT = 9  # p = JSON array of the fields of `TruncationPoint`
 NEW = 10  # PUT of a row that did not exist before
-SURE = 11  # PUT of a row that may already be visible although no message said so
+SURE = 11  # PUT of a row that may be visible although no message to this key made it so
 LOST = 12  # GONE of such a row
 PARTIAL = 13  # changes of group k that one partition summed (`joins.steps.contributions`); v, r = ts_ms and trace
 EXACT_BEFORE = 16  # an exact change's row before it: its group subtracts what the row contributed (`Fragment.adds_up`)

@@ -337,6 +337,8 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
         if right is None or new is None or after is None:
             continue
         if part == 0 or renamed or left != right or read.reported:
-            op = SURE if read.repairs else NEW if read.new and before is None else PUT
+            # a row that comes from another key may be visible from there, even if it is stored here
+            came = before is not None and (renamed or left != right)
+            op = SURE if read.repairs or came else NEW if read.new and before is None else PUT
             p = payload(after, read.ts_ms, read.trace) if part == 0 else b""
             yield Message(here + right, op, new, read.v, p)
