@@ -46,9 +46,9 @@ from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, ServerTables, Stream
 from ingest.records.checkpoint_changes import changes_bytes
+from ingest.records.chunk_requests import Chunk, ChunkRequest
 from ingest.records.position_writer import PositionWriter
 from ingest.records.records import Recorder, checkpoint_value
-from ingest.records.snapshots import Chunk, ChunkRequest
 from ingest.run_capture import tables_of
 
 _UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"

@@ -23,6 +23,8 @@ from tests.integration.conftest import CapturedDatabase, servers
 from tests.support.gateways import GatewayProcess
 from tests.support.waiting import wait_for
 
+# the first and the last key of the table: enough rows for several ranges of a snapshot
+_FIRST, _LAST = -28_000, 12_000
 DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
 
 
@@ -62,7 +64,7 @@ class Writer(threading.Thread):
 
     def _change(self, cursor: Any) -> None:
         self.serial += 1
-        key = self.random.randrange(3000)
+        key = self.random.randrange(3000) if self.random.random() < 0.5 else self.random.randrange(_FIRST, _LAST)
         kind = self.random.random()
         if kind < 0.4:
             cursor.execute("INSERT INTO t (id, v) VALUES (%s, %s)", (self.serial, self.serial))
@@ -163,12 +165,12 @@ class Run:
 
 
 def run_on(flavour: str, folder: Path, name: str, *flags: str) -> Run:
-    """Start a durable server whose table d.t has 12,000 rows, and a topology that captures it."""
+    """Start a durable server whose table d.t has 40,000 rows, and a topology that captures it."""
     server = start(flavour, folder / name, *DURABLE, *flags)
     with server.session() as connected, connected.cursor() as cursor:
         cursor.execute("CREATE DATABASE d DEFAULT CHARSET utf8mb4")
         cursor.execute("CREATE TABLE d.t (id BIGINT PRIMARY KEY, v BIGINT, w VARCHAR(20) DEFAULT 'x')")
-        for low in range(0, 12_000, 4_000):
+        for low in range(_FIRST, _LAST, 4_000):
             cursor.execute("INSERT INTO d.t (id, v) VALUES " + ",".join(f"({i},{i})" for i in range(low, low + 4_000)))
     file = folder / f"{name}.yml"
     topology(name, server, file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +14,12 @@ from cdc.model.errors import Fatal, Retriable, TableChanged, TailorbirdError, Us
 from cdc.model.event import Position
 from ingest.capture import proc_chunks
 from ingest.capture.proc_chunks import ChunkThreads
-from ingest.mysql.mysql_snapshot import image_of
-from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+from ingest.events.values import image_of
+from ingest.records.chunk_requests import PASS, Chunk, ChunkRequest
 from ingest.records.waiting import WaitingTable, keep, note, reasons, waiting_of
 from ingest.repair.rounds import SharedChunkReader
 from tests.support.changes_made import schema_of
+from tests.support.waiting import wait_for
 
 PLACE = Position(file="f", pos=1, gtid_set="", sequence=1)
 REQUEST = ChunkRequest(number=1, schema=schema_of(old="int"), position=PLACE, after=None, last=None, where="")
@@ -199,3 +201,36 @@ def test_a_value_of_another_type_is_an_altered_table() -> None:
     with pytest.raises(TableChanged, match="column v") as error:
         image_of([("v", int)], ("secret",))
     assert "secret" not in str(error.value)
+
+
+def test_ranges_of_a_table_are_read_at_the_same_time() -> None:
+    """Each range has a connection of its own, which ends with the range, or when the table is read again."""
+    opened, barrier = list[int](), threading.Barrier(2)
+
+    class Range:
+        def read(self, request: ChunkRequest) -> Chunk:
+            if request.part:
+                barrier.wait(20)  # both ranges are being read
+            return Chunk(request=request, images=[], after=[5] if request.number == 1 else None, last=[9], high=PLACE)
+
+    @contextmanager
+    def connected() -> Iterator[Range]:
+        opened.append(1)
+        try:
+            yield Range()
+        finally:
+            opened.remove(1)
+
+    chunks = ChunkThreads(connected)
+    chunks.request(REQUEST)
+    assert [chunk.request.part for chunk in first(chunks)] == [0]
+    for part in (1, 2):
+        chunks.request(replace(REQUEST, number=1 + part, after=[part], last=[9], part=part))
+    found = first(chunks)
+    while len(found) < 2:
+        found += first(chunks)
+    assert {chunk.request.part for chunk in found} == {1, 2}
+    wait_for(lambda: len(opened) == 1, "the range that ended keeps its connection", 20)
+    chunks.request(replace(REQUEST, number=4))
+    assert [chunk.request.number for chunk in first(chunks)] == [4]
+    wait_for(lambda: not opened, "the former range keeps its connection", 20)

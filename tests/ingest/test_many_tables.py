@@ -25,8 +25,8 @@ from ingest.events.log_events import (
     TransactionEnded,
 )
 from ingest.log.memory_log import Broker, MemoryLog
+from ingest.records.chunk_requests import Chunk
 from ingest.records.records import Recorder
-from ingest.records.snapshots import Chunk
 from ingest.run_capture import tables_of
 from tests.ingest.test_session import UUID, Script
 from tests.support.work import Work, measured

@@ -36,8 +36,8 @@ from ingest.events.log_events import (
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, LogDamaged, LogReplaced, PositionLost, ServerTables, Stream
+from ingest.records.chunk_requests import Chunk, ChunkRequest
 from ingest.records.records import Recorder
-from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from cdc.model.event import Row
@@ -29,7 +30,8 @@ from ingest.events.log_events import (
 from ingest.mysql.mysql_connection import connected, query
 from ingest.mysql.mysql_source import MySqlSource
 from ingest.records.capture_interfaces import Checkpoint
-from ingest.records.snapshots import Chunk, ChunkRequest
+from ingest.records.chunk_requests import Chunk, ChunkRequest
+from ingest.records.row_json import EncodedRow
 from ingest.run_capture import tables_of
 from tailorbird.verify.mysql_tables import read_snapshot
 from tailorbird.verify.sql_oracle import answer
@@ -111,8 +113,14 @@ def test_snapshot_and_log_have_the_same_values(capture: Callable[..., Any]) -> N
             return len(found) == len(schemas)
 
         captured.wait_for(all_read, "no chunks")
+    written: dict[tuple[str, object], bytes] = {}
     for chunk in found:
-        read.update({(chunk.request.schema.table_id.table, shown(image)["id"]): image for image in chunk.images})
+        for one in chunk.images:
+            image = decoded(one)
+            at = chunk.request.schema.table_id.table, shown(image)["id"]
+            read[at] = image
+            if isinstance(one, EncodedRow):
+                written[at] = one.image
     logged: dict[tuple[str, object], Image] = {}
     with server.stream(Checkpoint(position=start, snapshot="done", ts_ms=0), tables, busy=True) as facts:
         for fact in (part for reported in facts for part in one_by_one(reported)):
@@ -135,6 +143,7 @@ def test_snapshot_and_log_have_the_same_values(capture: Callable[..., Any]) -> N
             == (key in {("t", r["id"]) for r in BROKEN})
         ), key
         if not isinstance(image, RefusedImage) and not isinstance(other, RefusedImage):
+            assert written[key] == orjson.dumps(other)
             assert exact(image) == exact(other)
             survives(schemas[TableId(source="shop", database=captured.name, table=key[0])], image)
     asked = Table(name="w", query="SELECT * FROM shop.t", row_key=("id",), family="d", salt_buckets=1)
@@ -154,6 +163,14 @@ def test_snapshot_and_log_have_the_same_values(capture: Callable[..., Any]) -> N
     assert isinstance(refused, RefusedImage)
     assert "column ts: 0000-00-00" in refused.reason
     assert refused.values["tx"] == "kept"
+
+
+def decoded(row: Image | EncodedRow) -> Image:
+    """Return a row that a snapshot read as an image."""
+    if not isinstance(row, EncodedRow):
+        return row
+    image: Image = orjson.loads(row.image)
+    return image
 
 
 def shown(image: Image) -> Row:

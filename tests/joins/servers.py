@@ -34,7 +34,7 @@ from ingest.events.log_events import (
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, PositionLost, Record, ServerTables, Stream
-from ingest.records.snapshots import Chunk, ChunkRequest
+from ingest.records.chunk_requests import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 DIALECT = dialect_of("mysql")
@@ -176,7 +176,7 @@ class Server:
 
 @dataclass
 class Chunks:
-    """Reads a few rows at a time, at any moment between the request and its delivery."""
+    """Reads a few rows at a time, at any moment between the request and its delivery. Divides tables into ranges."""
 
     server: Server
     asked: list[ChunkRequest] = field(default_factory=list)
@@ -208,19 +208,23 @@ class Chunks:
             server.step(server)
             number = len(server.log)
             high = Position(file="f", pos=number, gtid_set=gtid_set(number), sequence=0)
-            return Chunk(request=request, images=found, after=None, last=None, high=high)  # type: ignore[arg-type]
+            return Chunk(request=request, images=found, after=None, last=None, high=high)
         size = server.chance.randint(1, 3)
         last = tuple(request.last) if request.last else max(rows, default=None)
         after = tuple(request.after) if request.after else None
         rest = sorted(key for key in rows if (after is None or key > after) and last is not None and key <= last)
         images = [dict(rows[key]) for key in rest[:size]]
+        beyond = [key for key in rest[size:] if key != last]
+        wanted = min(len(beyond), request.divide - 1)
+        cuts = sorted(server.chance.sample(beyond, server.chance.randint(0, wanted))) if wanted > 0 else []
         server.step(server)  # the server continues between the SELECT and the query of its position
         number = len(server.log)
         return Chunk(
             request=request,
-            images=images,  # type: ignore[arg-type]  # rows are images
+            images=images,
             after=list(rest[size - 1]) if len(rest) >= size else None,
             last=None if last is None else list(last),
+            cuts=tuple(map(list, cuts)),
             high=Position(file="f", pos=number, gtid_set=gtid_set(number), sequence=0),
         )
 

@@ -26,9 +26,9 @@ from ingest.events.log_events import CaughtUp, LogEvent, RowsLogged, Transaction
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, Record, ServerTables, Stream
+from ingest.records.chunk_requests import Chunk, ChunkRequest
 from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
-from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 TABLE = TableId(source="s", database="d", table="t")
@@ -123,7 +123,8 @@ class Server:
 
 @dataclass
 class Chunks:
-    """Reads two rows at a time, at any moment between the request and its delivery."""
+    """Reads two rows at a time, at any moment between the request and its delivery. Divides the rest of a table into
+    ranges at keys that exist, that are gone, or that never existed."""
 
     server: Server
     asked: list[ChunkRequest] = field(default_factory=list)
@@ -149,14 +150,21 @@ class Chunks:
         state = self.server.states[seen]
         last = request.last[0] if request.last else max(state, default=0)
         rest = sorted(key for key in state if (not request.after or key > request.after[0]) and key <= last)
+        after = [rest[1]] if len(rest) >= 2 else None
+        cuts: list[int] = []
+        if after and request.divide > 1:
+            inside = range(after[0] + 1, last)
+            most = min(len(inside), request.divide - 1)
+            cuts = sorted(self.server.random.sample(inside, self.server.random.randint(0, most)))
         # the server continues between the SELECT and the query of its position
         self.server.step()
         gtids = f"{UUID}:1-{self.server.committed}" if self.server.committed else ""
         return Chunk(
             request=request,
             images=[{"id": key, "v": state[key]} for key in rest[:2]],
-            after=[rest[1]] if len(rest) >= 2 else None,
+            after=after,
             last=[last],
+            cuts=tuple([key] for key in cuts),
             high=Position(file="f", pos=self.server.committed, gtid_set=gtids, sequence=0),
         )
 
@@ -247,6 +255,7 @@ def capture_all(history: History, seed: int, crash: float, rows: int, largest: i
             stopped=finished,
             observer=Observer(),
             limits=Limits(rows=rows, linger=0.05, idle_commit=0.05, largest=largest),
+            parallel=1 + seed % 4,
         )
         try:
             session.run()
@@ -263,9 +272,12 @@ def numbers(checkpoint: Checkpoint) -> int:
     return int(covered.rpartition("-")[2].rpartition(":")[2]) if covered else 0
 
 
-keys = st.integers(1, 4)
+keys = st.one_of(st.integers(1, 4), st.integers(1, 20))
 operations = st.tuples(keys, st.one_of(st.integers(0, 9), st.none(), st.tuples(keys)))
-histories = st.lists(st.lists(operations, max_size=4), min_size=1, max_size=12)
+loads = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 9)), max_size=20)  # rows for several ranges
+histories = st.builds(
+    lambda load, rest: [[*load], *rest], loads, st.lists(st.lists(operations, max_size=4), min_size=1, max_size=12)
+)
 
 
 @given(

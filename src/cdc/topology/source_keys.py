@@ -116,7 +116,9 @@ SOURCE: Keys = {
         only=_STORED | _LOGGED,
     ),
     "snapshot_max_threads": DeclaredKey(
-        form=number(1, 64), about="Tables that are read at the same time.", default="2"
+        form=number(1, 64),
+        about="Tables, or ranges of large tables, that are read at the same time.",
+        default="2",
     ),
     "snapshot_locking_mode": DeclaredKey(
         form=one_of("none", "minimal"),

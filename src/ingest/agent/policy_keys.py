@@ -70,7 +70,9 @@ LIMITS: Keys = {
     "poll_interval_ms": _number(86_400_000, "The shortest interval of polls.", _DEFAULTS.poll_interval_ms),
     "poll_lag_ms": _number(86_400_000, "How far back a poll may read.", _DEFAULTS.poll_lag_ms),
     "poll_rows": _number(100_000, "Rows per query of a poll.", _DEFAULTS.poll_rows),
-    "snapshot_threads": _number(64, "Tables that are read at the same time.", _DEFAULTS.snapshot_threads),
+    "snapshot_threads": _number(
+        64, "Tables, or ranges of large tables, that are read at the same time.", _DEFAULTS.snapshot_threads
+    ),
     "server_ids": DeclaredKey(
         form=matching(r"\d{1,10}(-\d{1,10})?", _server_ids, "5000-5099"),
         about="Replication ids that captures may use.",

@@ -11,8 +11,8 @@ from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
 from ingest.capture.signals import Signals
 from ingest.records.capture_interfaces import ChangeLog, SourceServer
+from ingest.records.chunk_requests import ChunkReader
 from ingest.records.records import Recorder
-from ingest.records.snapshots import ChunkReader
 
 
 class ReadableSource(SourceServer, Protocol):

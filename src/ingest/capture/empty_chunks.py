@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from cdc.model.event import Position
 from ingest.events.foreign_keys import ForeignKeys
-from ingest.records.snapshots import Chunk, ChunkRequest
+from ingest.records.chunk_requests import Chunk, ChunkRequest
 
 
 class NoChunks:

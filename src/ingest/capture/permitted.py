@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cdc.model.errors import Skippable, UsageError
 from cdc.topology.topology import Source
-from ingest.records.snapshots import ChunkRequest
+from ingest.records.chunk_requests import ChunkRequest
 
 
 def permitted_request(source: Source, request: ChunkRequest) -> ChunkRequest:

@@ -1,4 +1,4 @@
-"""Read chunks of tables while the log is followed, with one thread and one connection per table."""
+"""Read chunks of tables while the log is followed, with one thread and one connection per range of a table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 from cdc.model.errors import Retriable, Skippable, TableChanged, TailorbirdError
-from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+from cdc.model.schema import TableId
+from ingest.records.chunk_requests import PASS, Chunk, ChunkRequest
 
 TIMEOUT = 5.0  # seconds within which the log should show the change of a table that a read has noticed
 _PAUSE = 0.2  # seconds between two attempts
@@ -29,7 +30,7 @@ Opened = Callable[[], AbstractContextManager[TableReading]]
 
 
 class ChunkThreads:
-    """Chunk reader with one thread per table; implements `snapshots.ChunkReader`.
+    """Chunk reader with one thread per range of a table; implements `chunk_requests.ChunkReader`.
 
     `opened` opens a connection for a thread. `apart`: tables are read from another server than the log. If that server
     is unavailable, late or unsuitable, the log is still read: `ready` returns the reason as a chunk that `waits`, once
@@ -38,19 +39,20 @@ class ChunkThreads:
 
     def __init__(self, opened: Opened, *, apart: bool = False) -> None:
         self._opened, self._apart = opened, apart
-        self._workers: dict[Any, _Worker] = {}
+        # by table (and whether rows are read by their keys) and range
+        self._workers: dict[tuple[TableId, bool], dict[int, _Worker]] = {}
         self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
 
     def request(self, request: ChunkRequest) -> None:
         """Start to read a chunk. Implements `ChunkReader`."""
-        table: Any = request.schema.table_id
-        if request.keys:
-            table = (table, "keys")
-        worker = self._workers.get(table)
-        if worker is not None and request.after is None:
-            worker.asked.put(None)
-        if worker is None or worker.ended or request.after is None:
-            worker = self._workers[table] = _Worker(self._opened, self._done, apart=self._apart)
+        workers = self._workers.setdefault((request.schema.table_id, bool(request.keys)), {})
+        if request.after is None:  # the table is read from its beginning: end the threads of all its ranges
+            for former in workers.values():
+                former.asked.put(None)
+            workers.clear()
+        worker = workers.get(request.part)
+        if worker is None or worker.ended:
+            worker = workers[request.part] = _Worker(self._opened, self._done, apart=self._apart)
         worker.asked.put(request)
 
     def ready(self) -> list[Chunk]:
@@ -66,12 +68,13 @@ class ChunkThreads:
 
     def close(self) -> None:
         """End the threads. A thread that waits for its server ends after the answer."""
-        for worker in self._workers.values():
-            worker.asked.put(None)
+        for workers in self._workers.values():
+            for worker in workers.values():
+                worker.asked.put(None)
 
 
 class _Worker:
-    """Reads one table's chunks in order, until its end or until it is stopped."""
+    """Reads the chunks of one range in order, until its end or until it is stopped."""
 
     def __init__(self, opened: Opened, done: queue.SimpleQueue[Chunk | BaseException], *, apart: bool) -> None:
         self._opened, self._done, self._apart = opened, done, apart

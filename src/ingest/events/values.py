@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from cdc.model.schema import Column
+from cdc.model.errors import TableChanged
+from cdc.model.schema import Column, TableSchema
 from cdc.model.types import Canonical
 from ingest.binlog.format import canonical
 from ingest.binlog.format.canonical import Unrepresentable
@@ -109,4 +111,31 @@ def judged(columns: Sequence[LoggedColumn], row: Row) -> Image:
                 values[column.name] = packed(base64.b64decode(value))  # type: ignore[assignment]  # as above
         except Unrepresentable as error:
             refused[column.name] = str(error)
+    return RefusedImage(values=values, columns=refused) if refused else values
+
+
+def readers_of(schema: TableSchema) -> list[tuple[str, FromText]]:
+    """Return name and value reader of each column, for `image_of`."""
+    return [(column.name, from_text(column)) for column in schema.columns]
+
+
+def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
+    """Convert a row of a SELECT to an image. It becomes a RefusedImage if a value has no canonical form.
+
+    `readers` are name and value reader of each column. Raises TableChanged if a value is not of its column's known
+    type: the table was altered.
+    """
+    values: dict[str, Canonical] = {}
+    refused: dict[str, str] = {}
+    for (name, read), value in zip(readers, row, strict=True):
+        if value is None:
+            values[name] = None
+            continue
+        try:
+            values[name] = read(value)
+        except Unrepresentable as error:
+            values[name] = value.hex() if isinstance(value, bytes) else value
+            refused[name] = str(error)
+        except ValueError as error:  # the column's type has changed since the schema was read
+            raise TableChanged(f"column {name} has values that are not of its known type: it was altered") from error
     return RefusedImage(values=values, columns=refused) if refused else values

@@ -24,9 +24,9 @@ from cdc.model.schema import Column, TableSchema
 from cdc.topology.topology import Source
 from ingest.events.log_events import Image, Row
 from ingest.events.stand_in import stand_in
-from ingest.events.values import from_text
+from ingest.events.values import from_text, image_of
 from ingest.mysql.mysql_connection import Connection, query, translated
-from ingest.mysql.mysql_snapshot import KEYS, image_of
+from ingest.mysql.mysql_snapshot import KEYS
 from ingest.records import chunks
 
 _WIDE_XOR = (8, 0)  # MySQL's first version in which BIT_XOR accepts binary strings

@@ -1,4 +1,4 @@
-"""Read chunks of tables during capture, with one connection and one thread per table, and normally without locks.
+"""Read chunks of tables during capture, with one connection and one thread per range, and normally without locks.
 
 A chunk must contain every change that the stream had read at its request: the server, which may be a replica, is waited
 for. And it must contain nothing later than its position `high`. GTID sets show both; MariaDB also reports the position
@@ -16,22 +16,22 @@ from typing import Any
 
 from pymysql.cursors import SSCursor
 
-from cdc.model.errors import Retriable, Skippable, TableChanged
+from cdc.model.errors import Retriable, Skippable
 from cdc.model.event import Position
 from cdc.model.schema import TableSchema
-from cdc.model.types import Canonical
 from cdc.topology.topology import Source
-from ingest.binlog.format.canonical import Unrepresentable
 from ingest.binlog.format.gtid import MariaGtidSet
 from ingest.capture.permitted import permitted_request
 from ingest.capture.proc_chunks import ChunkThreads
-from ingest.events.log_events import Image, RefusedImage
-from ingest.events.values import FromText, from_text
+from ingest.events.log_events import Image
+from ingest.events.values import image_of, readers_of
 from ingest.mysql import mysql_schema
 from ingest.mysql.mysql_connection import Connection, connected, named, query, reading, translated
+from ingest.mysql.mysql_ranges import cuts_of
 from ingest.mysql.mysql_replica import PrimaryCheck, on_replica, primary_check, why_late
+from ingest.mysql.mysql_rows import read_rows
 from ingest.records import chunks
-from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+from ingest.records.chunk_requests import LEAST_CHUNKS, PASS, Chunk, ChunkRequest, Key
 
 CHUNK = 4096  # rows per chunk: as many are in memory per table
 KEYS = 500  # maximum rows that one SELECT reads by their keys
@@ -39,9 +39,9 @@ _TIMEOUT = 60.0  # seconds to wait for a replica to execute what the stream has 
 
 
 class MySqlChunks(ChunkThreads):
-    """Chunk reader of a MySQL source; implements `snapshots.ChunkReader`. `lock` allows FLUSH TABLES WITH READ LOCK.
+    """Chunk reader of a MySQL source; implements `chunk_requests.ChunkReader`.
 
-    `close` ends its threads.
+    `lock` allows FLUSH TABLES WITH READ LOCK. `close` ends its threads.
     """
 
     def __init__(self, source: Source, *, rows: int = CHUNK, lock: bool = False) -> None:
@@ -66,13 +66,13 @@ def _reading(source: Source, rows: int, lock: bool) -> Iterator[_Reading]:
 
 
 class _Reading:
-    """Reads the chunks of one table, one after the other."""
+    """Reads the chunks of one range of a table, one after the other."""
 
     def __init__(
         self, connection: Connection, source: Source, rows: int, lock: bool, primary: PrimaryCheck | None
     ) -> None:
         self._connection, self._source, self._rows, self._lock = connection, source, rows, lock
-        self._primary = primary
+        self._primary, self._least = primary, LEAST_CHUNKS * rows
         self._pass: Iterator[list[Image]] | None = None
         self._high: Position | None = None
         self._set_up(connection)
@@ -97,7 +97,7 @@ class _Reading:
             return self._keyed(connection, request)
         if not (self._maria or self._gtids) or not (request.unique and chunks.walkable(request.schema)):
             return self._page(connection, request)
-        schema, last = request.schema, request.last
+        schema, last, width = request.schema, request.last, len(request.schema.columns)
         self._wait(connection, request.position)
         high: Position | None = None
         with reading(self._source, schema.table_id):
@@ -106,18 +106,23 @@ class _Reading:
                 last = [chunks.stored(value) for value in found[0]] if found else None
             if self._maria:
                 high = self._begin(connection)
-            rows = query(
-                connection, chunks.select_rows(schema, request.after, last, request.where, self._rows)
-            ) if last else []  # fmt: skip
+            result = (
+                read_rows(connection, chunks.select_rows(schema, request.after, last, request.where, self._rows))
+                if last else None
+            )  # fmt: skip
             if self._maria:
                 query(connection, "COMMIT")
+            after: Key | None = None
+            if result is not None and len(result.packets) == self._rows:
+                after = [chunks.stored(value) for value in result.values(result.packets[-1])[width:]]
+            cuts: list[Key] = []
+            if request.divide > 1 and after and last:
+                cuts = cuts_of(connection, schema, after, last, request.divide, self._least)
         if high is None:
             high = self._executed(connection)
-        width = len(schema.columns)
-        images = list(_images(schema, [row[:width] for row in rows]))
-        after = [chunks.stored(value) for value in rows[-1][width:]] if len(rows) == self._rows else None
+        images = [] if result is None else result.images(schema)
         total = self._rows_of(connection, request) if request.after is None else None
-        return Chunk(request=request, images=images, after=after, last=last, high=high, total=total)
+        return Chunk(request=request, images=images, after=after, last=last, high=high, total=total, cuts=tuple(cuts))
 
     def _keyed(self, connection: Connection, request: ChunkRequest) -> Chunk:
         """Read the rows with some keys, a few hundred at a time, and the positions before and after."""
@@ -237,28 +242,6 @@ class _Reading:
 
 
 def _images(schema: TableSchema, rows: Any) -> Iterator[Image]:
-    readers = [(column.name, from_text(column)) for column in schema.columns]
+    readers = readers_of(schema)
     for row in rows:
         yield image_of(readers, row)
-
-
-def image_of(readers: list[tuple[str, FromText]], row: tuple[Any, ...]) -> Image:
-    """Convert a row of a SELECT to an image. It becomes a RefusedImage if a value has no canonical form.
-
-    `readers` are name and value reader of each column. Raises TableChanged if a value is not of its column's known
-    type: the table was altered.
-    """
-    values: dict[str, Canonical] = {}
-    refused: dict[str, str] = {}
-    for (name, read), value in zip(readers, row, strict=True):
-        if value is None:
-            values[name] = None
-            continue
-        try:
-            values[name] = read(value)
-        except Unrepresentable as error:
-            values[name] = value.hex() if isinstance(value, bytes) else value
-            refused[name] = str(error)
-        except ValueError as error:  # the column's type has changed since the schema was read
-            raise TableChanged(f"column {name} has values that are not of its known type: it was altered") from error
-    return RefusedImage(values=values, columns=refused) if refused else values

@@ -11,10 +11,9 @@ from cdc.model.polling import Poll
 from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
 from ingest.events.log_events import Image
-from ingest.events.values import FromText, from_text, select_expression
+from ingest.events.values import FromText, from_text, image_of, select_expression
 from ingest.mysql.mysql_connection import Connection, query, translated
 from ingest.mysql.mysql_schema import table_schemas
-from ingest.mysql.mysql_snapshot import image_of
 from ingest.poll.ddl import check_cursor
 from ingest.poll.poll_interfaces import Ask, Look, PolledRow, cursor_of, fingerprint, moment_of
 from ingest.records.chunks import quoted, select_rows, stored, walkable

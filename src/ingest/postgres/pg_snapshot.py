@@ -1,4 +1,4 @@
-"""Read chunks of tables during capture, without locks, with one connection and one thread per table.
+"""Read chunks of tables during capture, without locks, with one connection and one thread per range of a table.
 
 A chunk must contain every change that was streamed before its request, and nothing later than its position `high`. The
 first is not trivial: a commit is in the log, and may be streamed, before other sessions see it, which takes seconds if
@@ -29,11 +29,13 @@ from ingest.postgres import selects
 from ingest.postgres.column_types import PgTypes
 from ingest.postgres.messages import lsn_of
 from ingest.postgres.pg_connection import PgConnection, connected, translated
+from ingest.postgres.pg_ranges import cuts_of
 from ingest.postgres.pg_schema import shown, types_of
 from ingest.postgres.pg_slot import TIMEOUT, held_up
-from ingest.postgres.relations import TableShown, image_of
+from ingest.postgres.relations import TableShown, image_of, json_rows
 from ingest.postgres.visible import VisibleTransactions, visible_of
-from ingest.records.snapshots import PASS, Chunk, ChunkRequest
+from ingest.records.chunk_requests import LEAST_CHUNKS, PASS, Chunk, ChunkRequest, Key
+from ingest.records.row_json import EncodedRow
 
 CHUNK = 4096  # rows per chunk: as many are in memory per table
 KEYS = 500  # maximum rows that one SELECT reads by their keys
@@ -58,7 +60,7 @@ class StreamedTransactions:
 
 
 class PgChunks(ChunkThreads):
-    """Chunk reader of a PostgreSQL source; implements `snapshots.ChunkReader`. `close` ends its threads."""
+    """Chunk reader of a PostgreSQL source; implements `chunk_requests.ChunkReader`. `close` ends its threads."""
 
     def __init__(self, source: Source, streamed: StreamedTransactions, *, rows: int = CHUNK) -> None:
         super().__init__(lambda: _reading(source, streamed, rows))
@@ -76,7 +78,7 @@ def _reading(source: Source, streamed: StreamedTransactions, rows: int) -> Itera
 
 
 class _Reading:
-    """Reads the chunks of one table, one after the other."""
+    """Reads the chunks of one range of a table, one after the other."""
 
     def __init__(self, connection: PgConnection, source: Source, streamed: StreamedTransactions, rows: int) -> None:
         self._connection, self._source, self._streamed, self._rows = connection, source, streamed, rows
@@ -118,13 +120,17 @@ class _Reading:
             rows = self._connection.query(sql, arguments)
         width = len(schema.columns)
         after = [(value or b"").decode() for value in rows[-1][width:]] if len(rows) == self._rows else None
+        cuts: list[Key] = []
+        if request.divide > 1 and after and last:
+            cuts = cuts_of(self._connection, schema, source, after, last, request.divide, LEAST_CHUNKS * self._rows)
         return Chunk(
             request=request,
-            images=list(_images(table, schema, rows)),
+            images=list(_encoded(table, schema, rows)),
             after=after,
             last=last,
             high=request.position,
             total=self._about(request) if request.after is None else None,
+            cuts=tuple(cuts),
         )
 
     def _keyed(self, request: ChunkRequest) -> Chunk:
@@ -214,6 +220,18 @@ class _Reading:
 
 def _rows_of(table: TableShown, schema: TableSchema) -> str:
     return selects.rows_of(schema.table_id, partitioned=table.partitioned)
+
+
+def _encoded(
+    table: TableShown, schema: TableSchema, rows: list[tuple[bytes | None, ...]]
+) -> Iterator[Image | EncodedRow]:
+    """Yield rows as JSON; a row with a value without canonical form as an image."""
+    write, width = json_rows(schema, table), len(schema.columns)
+    for row in rows:
+        try:
+            yield write(row[:width])
+        except (ValueError, ArithmeticError):
+            yield from _images(table, schema, [row])
 
 
 def _images(table: TableShown, schema: TableSchema, rows: list[tuple[bytes | None, ...]]) -> Iterator[Image]:

@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+import orjson
+
+from cdc.model.schema import TableSchema
 from cdc.model.types import Canonical
 from ingest.ddl.catalog import ColumnDefinition, Key, TableDefinition
 from ingest.events.log_events import Image, RefusedImage, Row
-from ingest.postgres.column_types import PgTypes, Read
+from ingest.postgres.column_types import PgTypes, Read, text
 from ingest.postgres.harmless import Member
 from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
+from ingest.records.row_json import ColumnForm, RowFunction, row_function
 
 
 class TableShown(NamedTuple):
@@ -122,6 +126,23 @@ def image_of(reads: tuple[tuple[str, Read], ...], values: Iterator[bytes | None]
     for (name, read), value in zip(reads, values, strict=True):
         row[name] = None if value is None else value_of(name, read, value, refused)
     return RefusedImage(values=row, columns=refused) if refused else row
+
+
+def json_rows(schema: TableSchema, table: TableShown) -> RowFunction:
+    """Return the function from a row of texts from a SELECT to its key and image as JSON: those of `image_of`.
+
+    It raises ValueError or ArithmeticError for a value without canonical form.
+    """
+    reads = [(column.name, table.reads[column.name]) for column in schema.columns]
+    return row_function([_form(name, read) for name, read in reads], schema.primary_key)
+
+
+def _form(name: str, read: Read) -> ColumnForm:
+    if read is int:
+        return ColumnForm(name, "number")
+    if read is text:
+        return ColumnForm(name, "text")
+    return ColumnForm(name, "function", lambda value: orjson.dumps(read(value)))
 
 
 def definition_of_relation(

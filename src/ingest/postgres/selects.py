@@ -55,16 +55,37 @@ def select_rows(
     Its columns are those of the table, then the key. `rows` is the FROM clause; `where` is a condition, or empty.
     """
     keys = [quoted(name) for name in schema.primary_key]
-    conditions, arguments = [f"({where})"] if where else [], list[Argument]()
-    for sign, place in ((">", after), ("<=", last)):
-        if place is not None:
-            marks = ", ".join(f"${len(arguments) + n}" for n in range(1, len(keys) + 1))
-            conditions.append(f"({', '.join(keys)}) {sign} ({marks})")
-            arguments += [str(value).encode() for value in place]
+    conditions, arguments = _between(keys, after, ("<=", last))
+    if where:
+        conditions.insert(0, f"({where})")
     columns = [*(quoted(column.name) for column in schema.columns), *keys]
     condition = " WHERE " + " AND ".join(conditions) if conditions else ""
     order = ", ".join(keys)
     return f"SELECT {', '.join(columns)} FROM {rows}{condition} ORDER BY {order} LIMIT {limit}", arguments
+
+
+def _between(
+    keys: Sequence[str], after: Sequence[Any] | None, bound: tuple[str, Sequence[Any] | None]
+) -> tuple[list[str], list[Argument]]:
+    """Return the conditions that the key is above one and fulfils a bound (sign, key), and their arguments."""
+    conditions, arguments = list[str](), list[Argument]()
+    for sign, place in ((">", after), bound):
+        if place is not None:
+            marks = ", ".join(f"${len(arguments) + n}" for n in range(1, len(keys) + 1))
+            conditions.append(f"({', '.join(keys)}) {sign} ({marks})")
+            arguments += [str(value).encode() for value in place]
+    return conditions, arguments
+
+
+def select_sample(
+    schema: TableSchema, rows: str, after: Sequence[Any], last: Sequence[Any], share: float
+) -> tuple[str, list[Argument]]:
+    """Return the SELECT of the keys between two in some percent of the table's blocks, in order, and its arguments."""
+    keys = [quoted(name) for name in schema.primary_key]
+    conditions, arguments = _between(keys, after, ("<", last))
+    shown = ", ".join(keys)
+    sample = f"{rows} TABLESAMPLE SYSTEM ({share:f})"
+    return f"SELECT {shown} FROM {sample} WHERE {' AND '.join(conditions)} ORDER BY {shown}", arguments
 
 
 def select_last(schema: TableSchema, rows: str, where: str) -> str:

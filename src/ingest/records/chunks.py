@@ -81,6 +81,28 @@ def select_last(schema: TableSchema, where: str) -> str:
     return f"SELECT {', '.join(keys)} FROM {_name(schema)}{condition} ORDER BY {order} LIMIT 1"
 
 
+def select_between(schema: TableSchema, begin: list[Any], above: Any, up_to: Any) -> str:
+    """Return the SELECT of the keys that begin with some values and whose next value is above one, up to another."""
+    keys, conditions = list(map(quoted, schema.primary_key)), list[str]()
+    values = [*zip(schema.primary_key, begin, strict=False)]
+    name = schema.primary_key[len(begin)]
+    for column, sign, value in (*((one, "=", value) for one, value in values), (name, ">", above), (name, "<=", up_to)):
+        conditions.append(f"{quoted(column)} {sign} {literal(_key_column(schema, column), value)}")
+    return f"SELECT {', '.join(keys)} FROM {_name(schema)} WHERE {' AND '.join(conditions)}"
+
+
+def select_first(schema: TableSchema, above: list[Any], at_least: list[Any], below: list[Any]) -> str:
+    """Return the SELECT of the first key above a key, and not below a value of the first key columns, and below a
+    key."""
+    keys = ", ".join(map(quoted, schema.primary_key))
+    bounds = (
+        _compared(schema, above, ">", or_equal=False),
+        _compared(schema, at_least, ">", or_equal=True),
+        _compared(schema, below, "<", or_equal=False),
+    )
+    return f"SELECT {keys} FROM {_name(schema)} WHERE {' AND '.join(bounds)} ORDER BY {keys} LIMIT 1"
+
+
 def select_keys(schema: TableSchema, keys: Iterable[Row]) -> str:
     """Return MySQL's SELECT of the rows with these keys: mappings key column → canonical value.
 
@@ -139,10 +161,11 @@ def _name(schema: TableSchema) -> str:
 def _compared(schema: TableSchema, key: list[Any], sign: str, *, or_equal: bool) -> str:
     """Return the condition that the key is above or below a key value, written so that the server uses the key's index.
 
-    `sign` is `>` or `<`. The tuple comparison is spelled out column by column.
+    `key` may contain only the values of the first key columns. `sign` is `>` or `<`. The tuple comparison is spelled
+    out column by column.
     """
     text = ""
-    for name, value in reversed(list(zip(schema.primary_key, key, strict=True))):
+    for name, value in reversed(list(zip(schema.primary_key, key, strict=False))):
         this, right = quoted(name), literal(_key_column(schema, name), value)
         if not text:
             text = f"{this} {sign}{'=' if or_equal else ''} {right}"

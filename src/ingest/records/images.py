@@ -3,7 +3,7 @@ rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,30 +15,38 @@ from ingest.events.log_events import Image, RefusedImage, Row, RowsLogged
 from ingest.events.stand_in import replaced
 from ingest.records.capture_interfaces import Record
 from ingest.records.records import Recorder, TableWriter, image_size
+from ingest.records.row_json import EncodedRow
 
 # Limit of a row image's JSON in bytes. An envelope holds two; Kafka limits records to `kafka_topics.MAX_MESSAGE`.
 MAX_IMAGE = 7_500_000
-_dumps = orjson.dumps
+_dumps, _loads = orjson.dumps, orjson.loads
+_HERE = b"\0"  # stands for an image: JSON never contains this byte
 
 
 def snapshot_records(
-    recorder: Recorder, writer: TableWriter, images: list[Image], low: Position, now_ms: int
+    recorder: Recorder, writer: TableWriter, rows: Sequence[Image | EncodedRow], low: Position, now_ms: int
 ) -> list[Record]:
     """Return the records of rows that a snapshot has read up to the position `low`.
 
     They have the sequence number of `low`, so that every change of the row in the log is newer.
     """
-    source = writer.read(now_ms, low)
+    source, topic, shape = writer.read(now_ms, low), writer.topic, writer.shape
+    whole = writer.format.alone(b"r", NULL, _HERE, source, 0, low.sequence, now_ms)
+    begin, _, end = whole.partition(_HERE)
     records: list[Record] = []
-    if writer.shape:
-        for image in images:
-            writer.shape(image.values if isinstance(image, RefusedImage) else image)
-    for image in (tellable(represented(image, writer)) for image in images):
+    for row in rows:
+        if isinstance(row, EncodedRow):
+            if shape is None and len(row.image) < MAX_IMAGE:
+                records.append(Record(topic, row.key, begin + row.image + end))
+                continue
+            row = _loads(row.image)
+        if shape:
+            shape(row.values if isinstance(row, RefusedImage) else row)
+        image = tellable(represented(row, writer))
         if isinstance(image, RefusedImage):
             records.append(recorder.unread(image, writer, low, now_ms))
         else:
-            value = writer.format.alone(b"r", NULL, _dumps(image), source, 0, low.sequence, now_ms)
-            records.append(Record(writer.topic, writer.key(image), value))
+            records.append(Record(topic, writer.key(image), begin + _dumps(image) + end))
     return records
 
 

@@ -10,74 +10,34 @@ crash a snapshot resumes at its next chunk. Source: DBLog (Andreakis, Papapanagi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from cdc.model.errors import Skippable, TailorbirdError
+from cdc.model.errors import Skippable
 from cdc.model.event import Position
-from cdc.model.schema import TableId, TableSchema
+from cdc.model.schema import TableId
 from cdc.persistent import PersistentMap
-from ingest.events.log_events import Image, Row
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Record
+from ingest.records.chunk_requests import (
+    PASS,
+    ChunkReader,
+    ChunkRequest,
+    KeyRange,
+    advanced,
+    begun,
+    from_beginning,
+    ranges_of,
+    resumable,
+)
 from ingest.records.images import snapshot_records
 from ingest.records.records import Recorder
+from ingest.records.requested_chunks import RequestedChunk, RequestedChunks
 from ingest.records.waiting import WaitingTable
 
-# Stored as `after` for a table that one SELECT reads (a pass). All its chunks show the state at the beginning of the
-# pass. So the window lasts from there on, and an interrupted pass starts again.
-PASS = ["pass"]
 # Used as a marker's number for a snapshot whose marker must not remove rows.
 REPAIRS_ONLY = -1
-Key = list[Any]  # values of key columns as the reader wrote them: JSON, opaque here
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkRequest:
-    """Request for the next rows of a table, with keys above `after` (None: from the beginning) up to `last` (None:
-    unknown).
-
-    The rows must include every change before `position`. `where` is a condition, or empty. `unique`: no two rows have
-    equal keys. If `keys` is set, only the rows with these keys are read, all in one chunk.
-    """
-
-    number: int
-    schema: TableSchema
-    position: Position
-    after: Key | None
-    last: Key | None
-    where: str
-    unique: bool = True
-    keys: tuple[Row, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """Rows that were read for a request. They show nothing later than the position `high`.
-
-    `after` is where the next chunk begins; None at the end of the table. `last` is the greatest key at the first chunk.
-    `total` is the approximate number of rows, set on a table's first chunk. `failed` is why the table cannot be read.
-    With `waits`, the chunk has no rows: it will be read later, and this is why it is not read yet.
-    """
-
-    request: ChunkRequest
-    images: list[Image]
-    after: Key | None
-    last: Key | None
-    high: Position
-    total: int | None = None
-    failed: Skippable | None = None
-    waits: TailorbirdError | None = None
-
-
-class ChunkReader(Protocol):
-    """Reads chunks of several tables in the background. `ready` raises the errors of reading."""
-
-    def request(self, request: ChunkRequest) -> None:
-        """Start to read a chunk. Does not block."""
-
-    def ready(self) -> list[Chunk]:
-        """Return the chunks that were read since the last call. Does not block."""
+# A large table is divided into this many ranges for each that is read at the same time, so that all end together.
+RANGES = 8
 
 
 class Snapshots:
@@ -86,7 +46,8 @@ class Snapshots:
     `partial` are the tables whose topic does not contain all rows (`cdc.model.event.SourceInfo.partial`). Add tables
     with `mark_partial`. A table is partial until its snapshot is complete, and forever if a condition excludes rows.
     `waits` are the tables, by `database.table`, whose rows cannot be read for now.
-    `parallel` is the maximum number of tables read at the same time. `reads`: the source's tables can be read.
+    `parallel` is the maximum number of tables, or ranges of tables, read at the same time. `reads`: the source's tables
+    can be read.
 
     A checkpoint holds `state` and `incomplete` as they are. They are immutable, so that no call copies the entries of
     all tables.
@@ -104,17 +65,15 @@ class Snapshots:
     ) -> None:
         self.reads = reads
         self._recorder, self._tables, self._parallel = recorder, tables, parallel
-        entries = {name: _resumable(entry) for name, entry in state.items()}
+        entries: dict[str, Mapping[str, Any]] = {name: resumable(entry) for name, entry in state.items()}
         self._state, self._order = PersistentMap(entries), dict.fromkeys(entries)
         self._initial = sum(bool(entry.get("initial")) for entry in entries.values())
         self._names = PersistentMap(dict.fromkeys((*partial, *entries), True))
         self.partial = {self._table(name) for name in self._names}
         self._ended, self._read = set[str](), dict[str, int]()
-        self._requested: dict[TableId, ChunkRequest] = {}
-        self._waiting: dict[TableId, Chunk] = {}
-        self._number = 0
+        self._chunks, self._number = RequestedChunks(), 0
         self.waits: dict[str, WaitingTable] = {}
-        self.windows: dict[TableId, set[bytes]] = {}
+        self.windows = self._chunks.windows
         self.paused = self.moved = False
         self.refused = self.rows = 0
 
@@ -228,21 +187,19 @@ class Snapshots:
         self._mark_complete(table)
 
     def void(self, table: TableId) -> None:
-        """Discard the current chunk of a table and read it again, because the table changed as a whole."""
+        """Discard the current chunks of a table and read them again, because the table changed as a whole."""
         self._recorder.phases.end(table)
-        self._requested.pop(table, None)
-        self._waiting.pop(table, None)
-        self.windows.pop(table, None)
+        self._chunks.discard(table)
         entry = self._state.get(table.name, {})
         if entry.get("after") == PASS:
-            self._put(table.name, _resumable(entry))
+            self._put(table.name, resumable(entry))
 
     def restart(self, table: TableId) -> None:
         """Restart a running snapshot of a table from its beginning, because the primary key changed."""
         entry = self._state.get(table.name)
         if entry is not None:
             self.void(table)
-            self._put(table.name, {k: v for k, v in entry.items() if k not in ("after", "last")})
+            self._put(table.name, from_beginning(entry))
 
     def turn(
         self,
@@ -258,57 +215,67 @@ class Snapshots:
         position. Sets `moved` if there is progress to commit.
         """
         for chunk in reader.ready():
-            table = chunk.request.schema.table_id
-            known = self._requested.get(table)
-            if known is not None and known.number == chunk.request.number:
-                self._waiting[table] = chunk
+            self._chunks.take(chunk)
         records: list[Record] = []
-        for table, chunk in list(self._waiting.items()):
-            if reached(chunk.high):
-                records += self._publish(table, chunk, now_ms)
+        for one in self._chunks.due(reached):
+            records += self._publish(one, now_ms)
         if not self.paused:
             self._ask(reader, position, now_ms)
         return records
 
     def _ask(self, reader: ChunkReader, position: Callable[[], Position], now_ms: int) -> None:
-        for name in self._order if len(self._requested) < self._parallel else ():
-            if len(self._requested) >= self._parallel:
-                return
-            table, entry = self._table(name), self._state[name]
-            if table in self._requested:
-                continue
-            try:
-                schema = self._tables.read_schema(table)
-            except Skippable:
-                continue  # The table is in quarantine. Its snapshot continues once its columns are known.
-            self._number += 1
-            request = ChunkRequest(
-                number=self._number,
-                schema=schema,
-                position=position(),
-                after=entry.get("after"),
-                last=entry.get("last"),
-                where=entry.get("where", ""),
-                unique=self._tables.is_unique(schema),
-            )
-            self._requested[table] = request
-            if "began_ms" not in entry:
-                self._put(name, {**entry, "began_ms": now_ms})
-            self.windows.setdefault(table, set())
-            reader.request(request)
+        """Request the next chunks: first of the ranges that are being read, then of further ranges and tables."""
+        chunks = self._chunks
+        for table, part, newest in chunks.ranges():
+            if newest is None:
+                known = {one.part: one for one in ranges_of(self._state[table.name])}
+                self._request(reader, table, known[part], position, now_ms)
+            elif (read := newest.chunk) and read.after not in (None, PASS) and not read.cuts:
+                self._request(reader, table, KeyRange(part, read.after, read.last), position, now_ms)
+        for name in self._order if len(chunks) < self._parallel else ():
+            table = self._table(name)
+            for one in ranges_of(self._state[name]):
+                if len(chunks) >= self._parallel:
+                    return
+                if (table, one.part) not in chunks:
+                    self._request(reader, table, one, position, now_ms)
 
-    def _publish(self, table: TableId, chunk: Chunk, now_ms: int) -> list[Record]:
+    def _request(
+        self, reader: ChunkReader, table: TableId, rest: KeyRange, position: Callable[[], Position], now_ms: int
+    ) -> None:
+        name, entry = table.name, self._state[table.name]
+        try:
+            schema = self._tables.read_schema(table)
+        except Skippable:
+            self._chunks.leave(table, rest.part)
+            return  # The table is in quarantine. Its snapshot continues once its columns are known.
+        self._number += 1
+        request = ChunkRequest(
+            number=self._number,
+            schema=schema,
+            position=position(),
+            after=rest.after,
+            last=rest.last,
+            where=entry.get("where", ""),
+            unique=self._tables.is_unique(schema),
+            part=rest.part,
+            divide=RANGES * self._parallel if self._parallel > 1 and not begun(entry) else 1,
+        )
+        if "began_ms" not in entry:
+            self._put(name, {**entry, "began_ms": now_ms})
+        self._chunks.begin(request)
+        reader.request(request)
+
+    def _publish(self, one: RequestedChunk, now_ms: int) -> list[Record]:
         """Return the records of a chunk's rows, without those whose keys changed in its window, and record the
         progress."""
-        touched = self.windows.get(table, set())
+        chunk, table, touched = one.chunk, one.request.schema.table_id, one.touched
+        assert chunk is not None, "it is due"
         writer = self._recorder.writer(self._tables.schema(table), self._tables.shape(table))
         made = snapshot_records(self._recorder, writer, chunk.images, chunk.request.position, now_ms)
         records = [record for record in made if record.topic != writer.topic or record.key not in touched]
         self.refused += sum(record.topic == self._recorder.dead_letters for record in records)
-        self._requested.pop(table)
-        self._waiting.pop(table)
-        if chunk.after != PASS:
-            self.windows.pop(table)
+        self._chunks.published(one)
         name = table.name
         entry = dict(self._state[name])
         entry["rows"] += len(chunk.images)
@@ -316,9 +283,9 @@ class Snapshots:
             entry["total"] = chunk.total
         self.rows += sum(record.topic == writer.topic for record in records)
         self.moved = True
-        if chunk.after is not None:
-            self._put(name, entry | {"after": chunk.after, "last": chunk.last})
-            self._read[name] = entry["rows"]
+        if (rest := advanced(entry, chunk)) is not None:
+            self._put(name, rest)
+            self._read[name] = rest["rows"]
             return records
         self._drop(name)
         self._ended.add(name)
@@ -336,18 +303,24 @@ class Snapshots:
         return self._tables.named(name)
 
     def under_way(self, table: TableId) -> int | None:
-        """Return the number of a table's chunk that is being read; None if there is none, -1 for all chunks of one
-        pass."""
-        request = self._requested.get(table)
-        return None if request is None else -1 if request.after == PASS else request.number
+        """Return the number of a table's newest chunk that is being read; None if there is none, -1 for all chunks of
+        one pass."""
+        numbers = [-1 if one.request.after == PASS else one.request.number for one in self._chunks.of(table)]
+        return max(numbers, default=None)
+
+    def still_reads(self, table: TableId, number: int | None) -> bool:
+        """Return whether a chunk is not published yet that was being read when `under_way` returned this number."""
+        newest = self.under_way(table)
+        if number is None or newest is None or -1 in (number, newest):
+            return number is not None and number == newest
+        return any(one.request.number <= number for one in self._chunks.of(table))
+
+    def begun(self, name: str) -> bool:
+        """Return whether rows of the running snapshot of a table (`database.table`) have been read."""
+        return begun(self._state.get(name, {}))
 
     def take_progress(self) -> Mapping[str, int]:
         """Return the number of rows read so far, by `database.table`, of the tables read since the last call whose
         snapshots are still running."""
         read, self._read = self._read, {}
         return read
-
-
-def _resumable(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the entry of a table whose chunk is discarded: a pass starts again."""
-    return {k: v for k, v in entry.items() if k != "after"} if entry.get("after") == PASS else dict(entry)

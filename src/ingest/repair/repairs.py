@@ -27,9 +27,10 @@ from ingest.events.foreign_keys import ChangedChildren, ForeignKeys, changed_chi
 from ingest.events.log_events import Image, RefusedImage, RowsLogged, RowsPartial
 from ingest.events.tables import Tables
 from ingest.records.capture_interfaces import Record
+from ingest.records.chunk_requests import Chunk, ChunkRequest
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
-from ingest.records.snapshots import Chunk, ChunkRequest, Snapshots
+from ingest.records.snapshots import Snapshots
 from ingest.repair.patches import Row, RowPatch, key_of
 
 # keys in repair per table; above it, the whole table is re-read, because checkpoints contain all keys
@@ -233,7 +234,7 @@ class OpenRepairs:
                 continue  # the table cannot be read, which was already reported
             why = f"{kind}: {about}" if about else kind
             self._news.append((why if self.snapshots.reads else f"{why}; it cannot be read: it is partial", name))
-            if "after" in self.snapshots.state.get(name, {}):
+            if self.snapshots.begun(name):
                 self.again[name] = number  # let the running snapshot finish first, however often this happens
             else:
                 self.snapshots.start(table, marker=number)

@@ -12,11 +12,12 @@ from cdc.model.event import Position
 from cdc.model.schema import TableId
 from ingest.events.log_events import Image, RefusedImage
 from ingest.records.capture_interfaces import Record
+from ingest.records.chunk_requests import Chunk, ChunkReader, ChunkRequest
 from ingest.records.chunks import walkable
 from ingest.records.findings import Search
 from ingest.records.images import represented, tellable
 from ingest.records.records import TableWriter
-from ingest.records.snapshots import Chunk, ChunkReader, ChunkRequest
+from ingest.records.row_json import EncodedRow
 from ingest.repair.patches import Row, RowPatch, corrections
 from ingest.repair.repairs import MOST, OpenRepairs, TableRepair, name_of, values_of
 
@@ -101,7 +102,7 @@ class RepairRunner(OpenRepairs):
         return []
 
     def _begin(self, table: TableId, repair: TableRepair, log: SearchableLog, now_ms: int) -> None:
-        if repair.lost and repair.after_chunk is not None and self.snapshots.under_way(table) == repair.after_chunk:
+        if repair.lost and self.snapshots.still_reads(table, repair.after_chunk):
             return
         if (not repair.keys and not repair.lost) or not self.tables.captured(table.database, table.table):
             self.drop(table)
@@ -267,10 +268,11 @@ class SharedChunkReader:
             (self._keyed if chunk.request.keys else self._chunks).append(chunk)
 
 
-def _by_key(writer: TableWriter, images: Iterable[Image]) -> dict[bytes, Image]:
+def _by_key(writer: TableWriter, images: Iterable[Image | EncodedRow]) -> dict[bytes, Image]:
     """Return images by record key, after the table's filters and masks."""
     found: dict[bytes, Image] = {}
     for image in images:
+        assert not isinstance(image, EncodedRow), "rows that are read by keys are not encoded"
         values = values_of(image)
         if writer.shape is not None:
             writer.shape(values)

@@ -21,8 +21,8 @@ from ingest.fleet.fleet_pb2 import MapPlace, Ready
 from ingest.fleet.reported import effective_hash
 from ingest.fleet.wire import MESSAGE
 from ingest.mysql.mysql_snapshot import MySqlChunks
+from ingest.records.chunk_requests import ChunkRequest
 from ingest.records.conditions import condition
-from ingest.records.snapshots import ChunkRequest
 
 KEY = b"of this agent"
 POLICY = """

@@ -20,8 +20,8 @@ from ingest.fleet.desired import source_of, spec_of
 from ingest.postgres.pg_connection import PgConnection
 from ingest.postgres.pg_slot import held_up
 from ingest.postgres.pg_snapshot import PgChunks, StreamedTransactions
+from ingest.records.chunk_requests import ChunkRequest
 from ingest.records.conditions import condition
-from ingest.records.snapshots import ChunkRequest
 
 POLICY = """
 dumps: true

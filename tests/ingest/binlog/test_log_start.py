@@ -36,8 +36,8 @@ from ingest.events.logged import ENVELOPE, BinlogEvents
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import Checkpoint, PositionLost, ServerTables, Stream
+from ingest.records.chunk_requests import Chunk, ChunkRequest
 from ingest.records.records import Recorder
-from ingest.records.snapshots import Chunk, ChunkRequest
 
 UUID = "1e4be0df-e594-11f1-ae82-02fc00000001"
 NAMES = ("plain", "full", "late", "fresh")

@@ -20,8 +20,8 @@ from ingest.fleet.desired import source_of, spec_of
 from ingest.mysql.mysql_connection import Connection, translated
 from ingest.mysql.mysql_replica import PrimaryCheck, check_replica, filters_of, on_replica, why_indirect
 from ingest.mysql.mysql_snapshot import _Reading
+from ingest.records.chunk_requests import ChunkRequest
 from ingest.records.conditions import condition
-from ingest.records.snapshots import ChunkRequest
 from tests.support.changes_made import schema_of
 
 TEXT = (
