@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -13,8 +14,10 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from cdc.formats.avro import AvroRows
+from cdc.formats.avro_rows import AvroRows
 from cdc.formats.debezium import from_envelope, to_envelope
+from cdc.formats.debezium_avro import TYPES as AVRO_TYPES
+from cdc.formats.debezium_avro import AvroEnvelopes
 from cdc.formats.maxscale import (
     RowWriter,
     TransactionNumber,
@@ -29,7 +32,7 @@ from cdc.formats.parquet import TYPES, ParquetRows, parquet_reader
 from cdc.model.event import ChangeEvent, Op, Row, SourceInfo, TransactionInfo
 from cdc.model.geometry import point_of, struct_of
 from cdc.model.schema import Column, TableId, TableSchema
-from cdc.model.types import Kind, from_mysql
+from cdc.model.types import Kind, LogicalType, float_of, from_mysql
 from ingest.mirror.formats import debezium, maxwell
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
@@ -121,8 +124,47 @@ def through_parquet(kind: Kind) -> list[Row]:
     return [{"id": one["id"], "v": None if one["v"] is None else hear(one["v"])} for one in table]
 
 
+def avro_read(kind: LogicalType, value: Any) -> Any:
+    """Return the canonical value of what fastavro reads."""
+    if kind.element is not None:
+        return [avro_read(kind.element, one) for one in value]
+    match kind.kind:
+        case "uint64":
+            return int(value)
+        case "decimal":
+            return f"{value:f}"
+        case "float32" | "float64":
+            return float_of(value)
+        case "date":
+            return f"{value.isoformat()}Z"
+        case "datetime" | "timestamp":
+            text = value.replace(tzinfo=None).isoformat()
+            return (text.rstrip("0") if "." in text else text) + "Z"
+        case "bytes":
+            return base64.b64encode(value).decode()
+        case "point" | "geometry":
+            return {**value, "wkb": base64.b64encode(value["wkb"]).decode()}
+        case _:
+            return value
+
+
+def through_debezium_avro(kind: Kind) -> list[Row]:
+    """Envelopes in Avro, read by fastavro; an update has both images."""
+    envelopes, type_ = AvroEnvelopes(schema_of(kind), "shop.d.t"), from_mysql(VALUES[kind][0])
+    parsed, found = fastavro.parse_schema(envelopes.value), list[Row]()
+    for row in rows(kind):
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, parsed, envelopes.value_of(event("u", row, row), "shop"))
+        read: Any = fastavro.schemaless_reader(io.BytesIO(out.getvalue()), parsed, None)
+        assert repr(read["before"]) == repr(read["after"])
+        value = read["after"]["v"]
+        found.append({"id": read["after"]["id"], "v": None if value is None else avro_read(type_, value)})
+    return found
+
+
 FORMATS: dict[str, Callable[[Kind], list[Row]]] = {
     "Debezium": through_debezium,
+    "Debezium Avro": through_debezium_avro,
     "Maxwell": through_maxwell,
     "MaxScale JSON": through_maxscale,
     "MaxScale Avro": through_avro,
@@ -169,7 +211,7 @@ def document() -> str:
     for kind, (example, _) in VALUES.items():
         cells = []
         for form in FORMATS:
-            how = {"Parquet": TYPES[kind], "MaxScale Avro": avro[kind]}.get(form, "")
+            how = {"Parquet": TYPES[kind], "MaxScale Avro": avro[kind], "Debezium Avro": AVRO_TYPES[kind]}.get(form, "")
             cells.append(LOSSY.get((form, kind)) or SHOWN.get((form, kind), how) or "as it is")
         lines.append(f"| {kind} (`{example}`) | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
@@ -189,7 +231,7 @@ def test_the_table_in_the_documentation_is_what_was_tested() -> None:
 
 def test_every_type_is_there() -> None:
     """Every kind of type is covered, so that a new one needs a decision."""
-    assert set(VALUES) == set(Kind.__args__) == set(TYPES)  # type: ignore[attr-defined]  # Literal's members
+    assert set(VALUES) == set(Kind.__args__) == set(TYPES) == set(AVRO_TYPES)  # type: ignore[attr-defined]  # Literal's members
 
 
 def test_changes_of_every_kind_are_reported() -> None:
@@ -215,6 +257,20 @@ def test_changes_of_every_kind_are_reported() -> None:
     assert [(one["_op"], one["id"], one["v"]) for one in found] == [
         ("update", 1, "b"), ("delete", 1, "a"), ("truncate", None, None),
     ]  # fmt: skip
+
+
+def test_keys_and_absent_columns_in_avro() -> None:
+    """A key has its columns alone, under names that Avro allows; what an event lacks is NULL; TRUNCATE has no row."""
+    columns = (Column(name="größe", column_type="int"), Column(name="v-1", column_type="int"))
+    schema = TableSchema(table_id=TABLE, version=1, columns=columns, primary_key=("größe",))
+    envelopes = AvroEnvelopes(schema, "1st-shop.d.t")
+    assert envelopes.key["name"] == "_1st_shop.d.t.Key"
+    assert envelopes.key_of({"größe": 7, "v-1": 1}) == {"gr__e": 7}
+    assert fastavro.validate({"gr__e": 7}, fastavro.parse_schema(envelopes.key))
+    partial = envelopes.value_of(event("d", {"größe": 7}, None), "shop")
+    assert (partial["before"], partial["after"]) == ({"gr__e": 7, "v_1": None}, None)
+    assert fastavro.validate(partial, fastavro.parse_schema(envelopes.value))
+    assert fastavro.validate(envelopes.value_of(event("t", None, None), "shop"), fastavro.parse_schema(envelopes.value))
 
 
 def test_names_numbers_and_columns() -> None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from cdc.model.schema import TableId
+from cdc.topology.topology import Topology
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.export.cuts import ExportCut
+from ingest.export.encoding import ExportFormat
 from ingest.export.kafka_export import TopicExport
 from ingest.export.run_export import ExportOptions, export, sinks
 from tests.support.changes_made import KafkaHistory, SourceLog, schema_of, topology_named, topology_text
+from tests.support.registries import MemoryRegistry
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -73,13 +80,24 @@ class KilledWriter(Exception):
     """Represents the death of a process."""
 
 
+@pytest.mark.parametrize("form", ["maxwell", "debezium-avro"])
 def test_killed_in_a_commit_a_topic_has_each_change_once(
-    captured: tuple[str, SourceLog], monkeypatch: pytest.MonkeyPatch
+    form: ExportFormat, captured: tuple[str, SourceLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before and after a transaction commits; the next exporter fences its predecessor."""
     name, source = captured
     topology = topology_named(name, servers())
-    options = ExportOptions(form="maxwell", to=f"kafka://{servers()}/{name}_mx", rows=400)
+    with MemoryRegistry().served() as address:
+        registry = address if form == "debezium-avro" else ""
+        options = ExportOptions(form=form, to=f"kafka://{servers()}/{name}_mx", rows=400, registry=registry)
+        exported_with_deaths(topology, options, monkeypatch)
+        read = avro_of(address) if registry else maxwell_of
+        found = reported(f"{name}_mx.d.t", read)
+    assert sorted(found) == sorted((event.op, (event.after or event.before or {})["id"]) for event in source.reported)
+
+
+def exported_with_deaths(topology: Topology, options: ExportOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Export everything. The exporter is killed before and after commits."""
     log = KafkaChanges(topology)
     log.begin()
     write, turns, left = TopicExport.write, [0], list[TopicExport]()
@@ -108,12 +126,35 @@ def test_killed_in_a_commit_a_topic_has_each_change_once(
             deaths += 1
     log.close()
     assert deaths >= 2
-    found = reported(f"{name}_mx.d.t", len(source.reported))
-    assert sorted(found) == sorted((event.op, (event.after or event.before or {})["id"]) for event in source.reported)
 
 
-def reported(topic: str, wanted: int) -> list[tuple[str, int]]:
-    """Return the committed records of a topic up to its end."""
+def maxwell_of(key: bytes, value: bytes) -> tuple[str, int]:
+    """Read a record of Maxwell's format: the operation and the id."""
+    row = json.loads(value)
+    assert json.loads(key)["pk.id"] == row["data"]["id"]
+    return {"insert": "c", "delete": "d"}[row["type"]], row["data"]["id"]
+
+
+def avro_of(address: str) -> Callable[[bytes, bytes], tuple[str, int]]:
+    """Return the same for records in Avro, with the schemas of this registry."""
+    schemas = dict[bytes, Any]()
+
+    def read(data: bytes) -> Any:
+        if data[:5] not in schemas:
+            with urllib.request.urlopen(f"{address}/schemas/ids/{int.from_bytes(data[1:5])}") as answer:
+                schemas[data[:5]] = fastavro.parse_schema(json.loads(json.load(answer)["schema"]))
+        return fastavro.schemaless_reader(io.BytesIO(data[5:]), schemas[data[:5]], None)
+
+    def both(key: bytes, value: bytes) -> tuple[str, int]:
+        row = read(value)
+        assert read(key)["id"] == (row["after"] or row["before"])["id"]
+        return row["op"], (row["after"] or row["before"])["id"]
+
+    return both
+
+
+def reported(topic: str, read: Callable[[bytes, bytes], tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the committed records of a topic up to its end, without tombstones."""
     consumer = Consumer({"bootstrap.servers": servers(), "group.id": "x", "enable.partition.eof": True})
     parts = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, part, 0) for part in parts])
@@ -126,8 +167,7 @@ def reported(topic: str, wanted: int) -> list[tuple[str, int]]:
             assert error.code() == KafkaError._PARTITION_EOF
             ended.add(message.partition() or 0)
             continue
-        value = json.loads(message.value() or b"{}")
-        assert json.loads(message.key() or b"{}")["pk.id"] == value["data"]["id"]
-        found.append(({"insert": "c", "delete": "d"}[value["type"]], value["data"]["id"]))
+        if (value := message.value()) is not None:
+            found.append(read(message.key() or b"", value))
     consumer.close()
     return found

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cdc.formats.avro_names import avro_names
 from cdc.model.event import ChangeEvent
 from cdc.model.geometry import stored_of, struct_of
 from cdc.model.schema import Column, TableSchema
@@ -105,17 +106,9 @@ def _field(name: str, column: Column) -> dict[str, Any]:
 
 
 def _named(schema: TableSchema) -> list[tuple[str, Column]]:
-    """Return the columns with their names in rows. Avro's names are letters, digits and `_`, and are unique."""
-    taken, found = {name.lower() for name in HEADER}, []
-    for column in schema.columns:
-        name = re.sub(r"\W", "_", column.name, flags=re.ASCII)
-        if not name or name[0].isdigit():
-            name = f"_{name}"
-        while name.lower() in taken:
-            name += "_"
-        taken.add(name.lower())
-        found.append((name, column))
-    return found
+    """Return the columns with their names in rows."""
+    names = avro_names((column.name for column in schema.columns), HEADER)
+    return list(zip(names, schema.columns, strict=True))
 
 
 class RowWriter:

@@ -10,10 +10,13 @@ from cdc.model.errors import UsageError
 # packages that the capture side alone does not install
 MODULES = frozenset(
     {
+        "authlib",
+        "cachetools",
         "duckdb",
         "fastapi",
         "fastavro",
         "happybase",
+        "httpx2",
         "joserfc",
         "kazoo",
         "numpy",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import orjson
 
-from cdc.formats.avro import AvroRows
+from cdc.formats.avro_rows import AvroRows
 from cdc.formats.debezium import key_of, to_envelope
 from cdc.formats.maxscale import number_of
 from cdc.formats.maxwell import MaxwellWriter
@@ -15,8 +15,10 @@ from cdc.formats.parquet import ParquetRows
 from cdc.model.naming import TRUNCATE_KEY
 from ingest.export.cuts import ExportCut
 
-ExportFormat = Literal["avro", "parquet", "maxwell", "debezium"]
-ExportRecord = tuple[bytes, bytes | None]
+ExportFormat = Literal["avro", "parquet", "maxwell", "debezium", "debezium-avro"]
+ExportRecord = tuple[bytes | None, bytes | None]
+RecordEncoder = Callable[[ExportCut, str], Iterator[ExportRecord]]  # of a cut and the topology's name
+IN_REGISTRY: Final = "debezium-avro"  # the format whose schemas are in a registry (`ingest.export.kafka_registry`)
 _BLOCK = 1000  # maximum rows per block of an Avro file
 
 
@@ -31,7 +33,7 @@ def _parquet(cut: ExportCut, topology: str) -> bytes:
     return ParquetRows(cut.schema).file(cut.events)
 
 
-def _lines(form: Callable[[ExportCut, str], Iterator[ExportRecord]]) -> Callable[[ExportCut, str], bytes]:
+def _lines(form: RecordEncoder) -> Callable[[ExportCut, str], bytes]:
     return lambda cut, topology: b"".join(value + b"\n" for _, value in form(cut, topology) if value is not None)
 
 
@@ -59,7 +61,7 @@ FILES: Mapping[ExportFormat, tuple[str, Callable[[ExportCut, str], bytes]]] = {
     "maxwell": ("maxwell.jsonl", _lines(maxwell_records)),
     "debezium": ("debezium.jsonl", _lines(debezium_records)),
 }
-RECORDS: Mapping[ExportFormat, Callable[[ExportCut, str], Iterator[ExportRecord]]] = {
+RECORDS: Mapping[ExportFormat, RecordEncoder] = {
     "maxwell": maxwell_records,
     "debezium": debezium_records,
 }

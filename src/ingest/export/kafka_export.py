@@ -14,7 +14,7 @@ from cdc.process.kafka_reader import KafkaReader
 from cdc.topology.topology import Log
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut
-from ingest.export.encoding import RECORDS, ExportFormat
+from ingest.export.encoding import ExportFormat, RecordEncoder
 from ingest.log.kafka_topics import MAX_MESSAGE, TIMEOUT, client_settings, make_topic
 
 _FENCED = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -27,12 +27,14 @@ class TopicExport:
     method raises Retriable while the cluster is unavailable, and Fatal if another export has taken over.
     """
 
-    def __init__(self, log: Log, prefix: str, table: TableId, form: ExportFormat, topology: str) -> None:
+    def __init__(
+        self, log: Log, prefix: str, table: TableId, form: ExportFormat, records: RecordEncoder, topology: str
+    ) -> None:
         self._log, self._topology = log, topology
         self.topic = exported_topic(prefix, table)
         self._positions = f"{prefix}.export-positions"
         self._key = f"{table}:{form}".encode()
-        self._records = RECORDS[form]
+        self._records = records
         self._failure: KafkaError | None = None
         make_topic(log, self.topic, log.partitions, {"max.message.bytes": str(MAX_MESSAGE)})
         make_topic(log, self._positions, 1, {"cleanup.policy": "compact"})
@@ -80,7 +82,7 @@ class TopicExport:
         except KafkaException as error:
             raise self._translated(error) from error
 
-    def _produce(self, topic: str, key: bytes, value: bytes | None) -> None:
+    def _produce(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:

@@ -14,6 +14,7 @@ import structlog
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Fatal, UsageError
+from cdc.model.naming import exported_topic
 from cdc.model.schema import TableId
 from cdc.process.file_topology import load_topology
 from cdc.process.proc_log_lines import log_lines
@@ -22,7 +23,7 @@ from ingest.changes.feed_interfaces import ChangeTables, ahead
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.changes.merging import Offsets
 from ingest.export.cuts import ExportCut, ExportCutter
-from ingest.export.encoding import RECORDS, ExportFormat
+from ingest.export.encoding import FILES, IN_REGISTRY, RECORDS, ExportFormat, RecordEncoder
 from ingest.export.file_export import FolderExport
 
 _KAFKA = "kafka://"
@@ -46,6 +47,7 @@ class ExportOptions:
     """Settings of an export. A cut is written after `rows` rows, or `every` so many seconds.
 
     `form` is the format, `to` the target. `tables` empty means all tables. `follow`: continue with new changes.
+    `registry` is the URL of a schema registry, and `registry_ca` a file with the CA that signs its certificate.
     """
 
     form: ExportFormat
@@ -54,6 +56,8 @@ class ExportOptions:
     follow: bool = False
     rows: int = 20_000
     every: float = 60.0
+    registry: str = ""
+    registry_ca: str = ""
 
 
 def run(file: str, options: ExportOptions) -> dict[str, int]:
@@ -157,17 +161,36 @@ class _TableExport:
 def sinks(topology: Topology, options: ExportOptions) -> Callable[[TableId], ExportSink]:
     """Return the function that creates the sink of a table. Raises UsageError if the target does not support the
     format."""
+    if options.registry and options.form != IN_REGISTRY:
+        raise UsageError(f"--schema-registry with --format {options.form}", f"--format {IN_REGISTRY}")
     if not options.to.startswith(_KAFKA):
+        if options.form not in FILES:
+            raise UsageError(f"--format {options.form} to a folder", "--format " + " | ".join(FILES))
         return lambda table: FolderExport(Path(options.to), table, options.form, topology.name)
     servers, slash, prefix = options.to.removeprefix(_KAFKA).partition("/")
     if not servers or not slash or not prefix:
         raise UsageError(f"--to {options.to}", "kafka://HOST:PORT/PREFIX: topics are PREFIX.database.table")
-    if options.form not in RECORDS:
-        raise UsageError(f"--format {options.form} to a topic", "--format " + " | ".join(RECORDS))
     from ingest.export.kafka_export import TopicExport
 
-    log = _log_at(topology.log, servers)
-    return lambda table: TopicExport(log, prefix, table, options.form, topology.name)
+    log, encoder = _log_at(topology.log, servers), _encoders(options)
+    return lambda table: TopicExport(
+        log, prefix, table, options.form, encoder(exported_topic(prefix, table)), topology.name
+    )
+
+
+def _encoders(options: ExportOptions) -> Callable[[str], RecordEncoder]:
+    """Return the function that creates the encoder of a topic's records. Raises UsageError for a format of files."""
+    form = options.form
+    if form != IN_REGISTRY:
+        if form not in RECORDS:
+            raise UsageError(f"--format {form} to a topic", "--format " + " | ".join([*RECORDS, IN_REGISTRY]))
+        return lambda topic: RECORDS[form]
+    if not options.registry:
+        raise UsageError(f"--format {form} without a schema registry", "--schema-registry http://HOST:8081")
+    from ingest.export.kafka_registry import RegistryRecords, registry_at
+
+    registry = registry_at(options.registry, options.registry_ca)
+    return lambda topic: RegistryRecords(registry, topic)
 
 
 def _log_at(log: Log, servers: str) -> Log:

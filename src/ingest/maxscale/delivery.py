@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import orjson
 
-from cdc.formats.avro import AvroRows
+from cdc.formats.avro_rows import AvroRows
 from cdc.formats.maxscale import RowWriter, TransactionNumber, number_of, schema_line
 from cdc.model.event import ChangeEvent, Position
 from cdc.model.schema import TableSchema

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from cdc.formats.avro import avro_is_installed
+from cdc.formats.avro_rows import avro_is_installed
 from cdc.formats.maxscale import parse_number
 from cdc.model.connections import ConnectionLimits
 from cdc.model.errors import Retriable, TailorbirdError
