@@ -109,3 +109,48 @@ def test_a_block_that_can_not_work_is_refused_at_its_line(security: str, what: s
     """A connection that should be secured is never opened otherwise: a missing or misspelt key is an error."""
     with pytest.raises(TopologyError, match=r"t\.yml:4: log\.security.*" + re.escape(what)):
         brokers(security)
+
+
+def test_tokens_are_of_a_client_that_each_kafka_client_knows() -> None:
+    """With OAUTHBEARER, username and password are the id and secret of a client of the token server."""
+    token = "token_url: 'https://id/token', scope: kafka, token_ca_file: id.pem"
+    found = brokers(f"protocol: SASL_SSL, mechanism: OAUTHBEARER, username: cdc, password: 'se\"same', {token}")
+    assert found.librdkafka() == {
+        "bootstrap.servers": "k:9",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "cdc",
+        "sasl.oauthbearer.client.secret": 'se"same',
+        "sasl.oauthbearer.token.endpoint.url": "https://id/token",
+        "sasl.oauthbearer.scope": "kafka",
+        "https.ca.location": "id.pem",
+    }
+    assert found.kafka_python() == {
+        "bootstrap_servers": "k:9",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+    }
+    java = found.java("secrets")
+    assert java["sasl.oauthbearer.token.endpoint.url"] == "https://id/token"
+    assert java["sasl.login.callback.handler.class"].endswith("OAuthBearerLoginCallbackHandler")
+    assert "same" not in repr(found) + repr(java) + repr(found.security)
+    assert found.java_secrets()["sasl.jaas.config"].endswith(
+        'OAuthBearerLoginModule required clientId="cdc" clientSecret="se\\"same" scope="kafka" '
+        'ssl.truststore.type="PEM" ssl.truststore.location="id.pem";'
+    )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token", "message"),
+    [
+        ("OAUTHBEARER", "", "key token_url is missing"),
+        ("OAUTHBEARER", ", token_url: 'https://cdc:sesame@id/token'", "not the URL of a token endpoint"),
+        ("PLAIN", ", token_url: 'https://id/token'", "token_url with PLAIN"),
+    ],
+)
+def test_tokens_need_a_token_endpoint(mechanism: str, token: str, message: str) -> None:
+    """Only OAUTHBEARER has one; its URL has no login."""
+    with pytest.raises(TopologyError, match=message) as refused:
+        brokers(f"protocol: SASL_SSL, mechanism: {mechanism}, username: u, password: p{token}")
+    assert "sesame" not in str(refused.value)

@@ -21,9 +21,13 @@ from kafka import TopicPartition as PythonPartition
 from kafka.errors import KafkaError
 
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
+from cdc.model.errors import UsageError
+from cdc.process.http_token import python_settings
+from cdc.process.kafka_admin import WantedTopic, create_topics
 from joins.engine.file_secrets import java_properties
 from tailorbird.operate.probes.kafka_probe import kafka_problem
-from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, log_of
+from tests.support.oidc_issuer import SECRET, issuing
+from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka, log_of, secured_kafka
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
@@ -116,9 +120,32 @@ def test_every_client_speaks_every_mechanism(kafka: SecuredKafka, unique: Callab
     assert isinstance(found["no certificate"], str), "read without a certificate"
 
 
+@pytest.mark.matrix
+def test_every_client_gets_tokens(unique: Callable[[str], str], tmp_path: Path) -> None:
+    """The broker checks the tokens with the issuer's keys. A client with a wrong secret gets none."""
+    with issuing() as issuer, secured_kafka(tmp_path / "kafka", issuer.url) as kafka:
+        right, wrong = (kafka.with_token(issuer.url, secret) for secret in (SECRET, "guess"))
+        topic, quiet = unique("tokens"), {"log_level": 0}
+        assert create_topics(right, [WantedTopic(name=topic)]) == {}
+        producer = Producer({**right.librdkafka(), **quiet})
+        producer.produce(topic, value=b"x")
+        assert producer.flush(20) == 0
+        assert kafka_problem(right) == ""
+        refused = kafka_problem(wrong)
+        assert "guess" not in refused
+        assert refused
+        with pytest.raises(UsageError, match="token_url"):
+            python_settings(wrong)["sasl_oauth_token_provider"].token()
+        assert read_in_python(right, topic) == ["x"]
+        found = read_in_spark({"right": right, "wrong": wrong}, topic, tmp_path)
+        assert found["right"] == ["x"]
+        assert isinstance(found["wrong"], str)
+        assert {form["grant_type"] for form in issuer.redeemed} == {"client_credentials"}
+
+
 def read_in_python(brokers: Brokers, topic: str) -> list[str]:
     """Return what kafka-python reads of a topic's one partition."""
-    consumer = KafkaConsumer(**brokers.kafka_python())
+    consumer = KafkaConsumer(**python_settings(brokers))
     try:
         place = PythonPartition(topic, 0)
         consumer.assign([place])

@@ -56,9 +56,12 @@ log:
   topics: per_table
   security:
     protocol: SASL_SSL
-    mechanism: PLAIN
+    mechanism: OAUTHBEARER
     username: u
     password: p
+    token_url: https://id/token
+    scope: kafka
+    token_ca_file: id.pem
     ca_file: ca.pem
     certificate_file: c.pem
     key_file: k.pem
@@ -195,7 +198,9 @@ sources:
     format: upsert
     bootstrap_servers: k:9092
     database: d
-    security: {protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: u, password: p}
+    security:
+      {protocol: SASL_PLAINTEXT, mechanism: OAUTHBEARER, username: u, password: p, token_url: 'https://id/token',
+       scope: s, token_ca_file: id.pem}
     tables: {b: {topic: y}}
   y:
     type: syslog

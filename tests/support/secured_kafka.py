@@ -38,6 +38,12 @@ _RESOURCES = {
     "group": ResourceType.GROUP,
     "transactional-id": ResourceType.TRANSACTIONAL_ID,
 }
+_TOKENS = """
+listener.name.secure.oauthbearer.sasl.jaas.config={0}.OAuthBearerLoginModule required;
+listener.name.secure.oauthbearer.sasl.server.callback.handler.class={0}.OAuthBearerValidatorCallbackHandler
+listener.name.secure.sasl.oauthbearer.jwks.endpoint.url={1}/keys
+listener.name.secure.sasl.oauthbearer.expected.audience=tailorbird
+"""
 SCRAM = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
@@ -62,6 +68,14 @@ class SecuredKafka:
         security = KafkaSecurity(
             protocol="SASL_SSL", mechanism=mechanism, username=USER, password=password, ca_file=str(self.ca_file)
         )
+        return Brokers(self.address, security)
+
+    def with_token(self, issuer: str, secret: str) -> Brokers:
+        """Return the settings to log in with a token of an issuer."""
+        security = KafkaSecurity(
+            protocol="SASL_SSL", mechanism="OAUTHBEARER", username=USER, password=secret, ca_file=str(self.ca_file),
+            token_url=f"{issuer}/token", scope="kafka",
+        )  # fmt: skip
         return Brokers(self.address, security)
 
     def certified(self) -> Brokers:
@@ -111,8 +125,8 @@ class SecuredKafka:
 
 
 @contextmanager
-def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
-    """Run the broker for the block; its files are in `folder`."""
+def secured_kafka(folder: Path, issuer: str = "") -> Iterator[SecuredKafka]:
+    """Run the broker for the block; its files are in `folder`. It accepts the tokens of an issuer, by its URL."""
     folder.mkdir(parents=True)
     own = {key: value for key, value in os.environ.items() if not key.startswith("TAILORBIRD_PORT")}
     ports = {"kafka": free_port(), "kafka_controller": free_port()}
@@ -125,7 +139,7 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     certificate, key = self_signed(PASSWORD)
     certificate_file.write_bytes(certificate)
     key_file.write_bytes(key)
-    stack = _Secured(settings, port, mutual, key_store, certificate_file)
+    stack = _Secured(settings, port, mutual, key_store, certificate_file, issuer)
     stack.up(services=["kafka"])
     _know_user(f"127.0.0.1:{settings.ports.kafka}")
     try:
@@ -150,7 +164,7 @@ class _Secured(Stack):
     """The local stack's broker with more listeners: if a key is given twice, Java takes the last value."""
 
     def __init__(
-        self, settings: StackSettings, port: int, mutual: int, key_store: Path, certificate_file: Path
+        self, settings: StackSettings, port: int, mutual: int, key_store: Path, certificate_file: Path, issuer: str
     ) -> None:
         super().__init__(settings)
         own, controller = settings.ports.kafka, settings.ports.kafka_controller
@@ -172,6 +186,12 @@ listener.name.mutual.ssl.client.auth=required
 listener.name.mutual.ssl.truststore.type=PEM
 listener.name.mutual.ssl.truststore.location={certificate_file}
 """
+        self._jvm: tuple[str, ...] = ()
+        if issuer:
+            self._jvm = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer}/keys",)
+            self._more = self._more.replace("mechanisms=PLAIN,", "mechanisms=PLAIN,OAUTHBEARER,") + _TOKENS.format(
+                "org.apache.kafka.common.security.oauthbearer", issuer
+            )
         for name in ("secure", "mutual"):
             self._more += f"listener.name.{name}.ssl.keystore.type=PEM\n"
             self._more += f"listener.name.{name}.ssl.keystore.location={key_store}\n"
@@ -183,7 +203,8 @@ listener.name.mutual.ssl.truststore.location={certificate_file}
             path: body + self._more if path.suffix == ".properties" and "log4j2" not in path.name else body
             for path, body in kafka.files.items()
         }
-        return {**specs, "kafka": replace(kafka, files=files)}
+        argv = (kafka.argv[0], *self._jvm, *kafka.argv[1:])
+        return {**specs, "kafka": replace(kafka, files=files, argv=argv)}
 
 
 def _rules(user: str, grant: Grant, operations: Iterable[Operation]) -> list[AclBinding]:

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+TOKEN: Mechanism = "OAUTHBEARER"  # a token of an OAuth 2.0 server, for the client's id and secret
 _LIBRDKAFKA = {
     "protocol": "security.protocol", "mechanism": "sasl.mechanism", "username": "sasl.username",
     "password": "sasl.password", "ca_file": "ssl.ca.location", "certificate_file": "ssl.certificate.location",
@@ -21,7 +22,17 @@ _KAFKA_PYTHON = {
     "password": "sasl_plain_password", "ca_file": "ssl_cafile", "certificate_file": "ssl_certfile",
     "key_file": "ssl_keyfile", "key_password": "ssl_password",
 }  # fmt: skip
+# the same fields, if the mechanism is OAUTHBEARER. `cdc.process.http_token` gets the tokens for kafka-python
+_LIBRDKAFKA_TOKEN = {
+    **_LIBRDKAFKA, "username": "sasl.oauthbearer.client.id", "password": "sasl.oauthbearer.client.secret",
+    "token_url": "sasl.oauthbearer.token.endpoint.url", "scope": "sasl.oauthbearer.scope",
+    "token_ca_file": "https.ca.location",
+}  # fmt: skip
+_OF_TOKEN = ("username", "password", "token_url", "scope", "token_ca_file")
 _MODULES = {"PLAIN": "plain.PlainLoginModule"}
+_TOKEN_MODULE, _TOKEN_HANDLER = (
+    f"org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin{part}" for part in ("Module", "CallbackHandler")
+)
 _SCRAM = "scram.ScramLoginModule"
 _PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 
@@ -31,7 +42,9 @@ class KafkaSecurity:
     """`log.security` of a topology; files are PEM. No password ever appears in messages or logs (`repr`).
 
     `mechanism`, `username` and `password` are set if the protocol is SASL_…. `certificate_file` and `key_file` are both
-    set or both empty. Without `ca_file` the machine's own certificates are trusted.
+    set or both empty. Without `ca_file` the machine's own certificates are trusted. With OAUTHBEARER, `username` and
+    `password` are a client's id and secret, for which the server at `token_url` gives tokens of a `scope`; the
+    certificates in `token_ca_file` are trusted for it.
     """
 
     protocol: Protocol
@@ -42,6 +55,9 @@ class KafkaSecurity:
     certificate_file: str | None = None
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
+    token_url: str | None = None
+    scope: str | None = None
+    token_ca_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,9 +74,18 @@ class Brokers:
     def __repr__(self) -> str:
         return f"Brokers({self.servers!r})"
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Return whether clients log in with a token of an OAuth 2.0 server."""
+        return self.security is not None and self.security.mechanism == TOKEN
+
     def librdkafka(self) -> dict[str, Any]:
         """Return the settings for every client of confluent_kafka."""
-        return {"bootstrap.servers": self.servers, **self._secured(_LIBRDKAFKA)}
+        if self.takes_tokens:
+            found = {"sasl.oauthbearer.method": "oidc", **self._secured(_LIBRDKAFKA_TOKEN)}
+        else:
+            found = self._secured(_LIBRDKAFKA)
+        return {"bootstrap.servers": self.servers, **found}
 
     def reader(self, group: str, **more: Any) -> dict[str, Any]:
         """Return the settings of a consumer of confluent_kafka that assigns its partitions itself and commits nothing.
@@ -80,8 +105,10 @@ class Brokers:
         }
 
     def kafka_python(self) -> dict[str, Any]:
-        """Return the keyword arguments for every client of kafka-python."""
-        return {"bootstrap_servers": self.servers, **self._secured(_KAFKA_PYTHON)}
+        """Return the keyword arguments for every client of kafka-python, but for what gives it tokens
+        (`cdc.process.http_token`)."""
+        own = {name: at for name, at in _KAFKA_PYTHON.items() if not (self.takes_tokens and name in _OF_TOKEN)}
+        return {"bootstrap_servers": self.servers, **self._secured(own)}
 
     def java(self, secrets: str = "") -> dict[str, str]:
         """Return Java's properties without secrets. They refer to the file `secrets`, a properties file with
@@ -93,6 +120,9 @@ class Brokers:
         found["security.protocol"] = one.protocol
         if one.mechanism is not None:
             found["sasl.mechanism"] = one.mechanism
+        if self.takes_tokens:
+            found["sasl.login.callback.handler.class"] = _TOKEN_HANDLER
+            found["sasl.oauthbearer.token.endpoint.url"] = one.token_url or ""
         if one.ca_file is not None:
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": one.ca_file}
         if one.certificate_file is not None:
@@ -110,15 +140,13 @@ class Brokers:
         one = self.security
         values = {"ssl.keystore.certificate.chain": certificates, "ssl.keystore.key": key}
         if one is not None and one.mechanism is not None:
-            module = _MODULES.get(one.mechanism, _SCRAM)
-            login = f"username={_quoted(one.username or '')} password={_quoted(one.password or '')}"
-            values["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
+            values["sasl.jaas.config"] = _token_login(one) if self.takes_tokens else _login(one, one.mechanism)
         return {name: values[name] for name in self._secret_names()}
 
     def _secured(self, names: Mapping[str, str]) -> dict[str, Any]:
         """Return the fields of `security` that are set, under a client's own names; `names` maps field → name."""
         found = {} if self.security is None else asdict(self.security)
-        return {names[name]: value for name, value in found.items() if value is not None}
+        return {names[name]: value for name, value in found.items() if value is not None and name in names}
 
     def _secret_names(self) -> list[str]:
         one, names = self.security, list[str]()
@@ -137,6 +165,21 @@ def refuses(name: str, message: str) -> bool:
     seemed established, and librdkafka reports a transport error.
     """
     return name in ("_AUTHENTICATION", "_SSL") or (name == "_TRANSPORT" and "SSL alert" in message)
+
+
+def _login(security: KafkaSecurity, mechanism: Mechanism) -> str:
+    module = _MODULES.get(mechanism, _SCRAM)
+    login = f"username={_quoted(security.username or '')} password={_quoted(security.password or '')}"
+    return f"org.apache.kafka.common.security.{module} required {login};"
+
+
+def _token_login(security: KafkaSecurity) -> str:
+    options = {"clientId": security.username or "", "clientSecret": security.password or ""}
+    if security.scope is not None:
+        options["scope"] = security.scope
+    if security.token_ca_file is not None:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": security.token_ca_file}
+    return f"{_TOKEN_MODULE} required {' '.join(f'{name}={_quoted(value)}' for name, value in options.items())};"
 
 
 def _quoted(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, UsageError
 from cdc.process.grants import Grant
+from cdc.process.http_token import python_settings
 
 TIMEOUT = 30.0  # seconds that one call waits for the brokers
 _BATCH = 200  # topics of one request
@@ -120,7 +121,7 @@ def _opened(brokers: Brokers, timeout: float) -> Iterator[Any]:
     try:
         try:
             admin = KafkaAdminClient(
-                **brokers.kafka_python(), kafka_client=client, request_timeout_ms=milliseconds,
+                **python_settings(brokers), kafka_client=client, request_timeout_ms=milliseconds,
                 bootstrap_timeout_ms=milliseconds,
             )  # fmt: skip
             with closing(admin):

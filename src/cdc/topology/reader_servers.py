@@ -10,7 +10,7 @@ from typing import Any, get_args
 from cdc.grammar.forms import ADDRESS, DURATION, FILLED, NAMED, TEXT, TEXTS, chosen, matching, number, one_of
 from cdc.grammar.keys import DeclaredKey, Keys, Section, section
 from cdc.grammar.values import Value
-from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism, Protocol
+from cdc.model.brokers import TOKEN, Brokers, KafkaSecurity, Mechanism, Protocol
 from cdc.model.errors import MissingSecret, TopologyError
 from cdc.model.naming import TopicRouting
 from cdc.model.tls import PostgresServer
@@ -24,6 +24,7 @@ _PAIRS = (
     ("certificate_file", "key_file"), ("key_file", "certificate_file"), ("key_password", "key_file"),
     ("username", "password"), ("password", "username"),
 )  # fmt: skip
+_OF_TOKEN = ("token_url", "scope", "token_ca_file")
 
 
 def _solr_url(value: Value) -> str:
@@ -40,7 +41,17 @@ def _opensearch_url(value: Value) -> str:
     return text
 
 
+def _token_url(value: Value) -> str:
+    text = value.text()
+    if not re.fullmatch(r"https?://[^/\s@]+/\S*", text):
+        value.fail(
+            "not the URL of a token endpoint", "a URL without a login, such as https://id.example.com/oauth2/token"
+        )
+    return text
+
+
 _SASL = {"protocol": ("SASL_PLAINTEXT", "SASL_SSL")}
+_TOKEN = {**_SASL, "mechanism": (TOKEN,)}
 _TLS = {"protocol": ("SSL", "SASL_SSL")}
 _SECURED = {"protocol": ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
 _ROLE: Keys = {
@@ -55,8 +66,20 @@ SECURITY: Keys = {
     "mechanism": DeclaredKey(
         form=one_of(*get_args(Mechanism)), about="The SASL mechanism; required with SASL.", required=True, only=_SASL
     ),
-    "username": DeclaredKey(form=FILLED, about="The login, with SASL.", only=_SASL),
-    "password": DeclaredKey(form=FILLED, about="The password, with SASL; take it from a variable.", only=_SASL),
+    "username": DeclaredKey(form=FILLED, about="The login, with SASL; with OAUTHBEARER the client's id.", only=_SASL),
+    "password": DeclaredKey(
+        form=FILLED, about="The password, or the client's secret, with SASL; take it from a variable.", only=_SASL
+    ),
+    "token_url": DeclaredKey(
+        form=matching(r"https?://[^/\s@]+/\S*", _token_url),
+        about="The token endpoint of an OAuth 2.0 server.",
+        required=True,
+        only=_TOKEN,
+    ),
+    "scope": DeclaredKey(form=FILLED, about="The scope of the tokens.", only=_TOKEN),
+    "token_ca_file": DeclaredKey(
+        form=FILLED, about="Trusted certificates (PEM) for `token_url`. Default: the system's.", only=_TOKEN
+    ),
     "ca_file": DeclaredKey(form=FILLED, about="Trusted certificates (PEM). Default: the system's.", only=_TLS),
     "certificate_file": DeclaredKey(
         form=FILLED, about="The client's certificate (PEM), if brokers require one.", only=_TLS
@@ -172,7 +195,10 @@ def read_security(value: Value, *, of_roles: bool = False) -> KafkaSecurity:
     if sasl and "mechanism" not in s.pairs:
         value.fail(f"{protocol} without mechanism", "mechanism: …")
     mechanism: Mechanism | None = s.take("mechanism")
-    texts = {name: s.take(name) for name in (*_LOGIN, *_FILES)}
+    for name in _OF_TOKEN:
+        if mechanism != TOKEN and name in s.pairs:
+            s.pairs[name].fail(f"{name} with {mechanism or protocol}", f"mechanism: {TOKEN}")
+    texts = {name: s.take(name) for name in (*_LOGIN, *_FILES, *_OF_TOKEN)}
     if of_roles:
         s.take("roles", read=lambda v: None)  # `_read_roles` reads them, with the login for all
     s.end()

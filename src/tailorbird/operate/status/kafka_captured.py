@@ -13,6 +13,7 @@ from kafka.errors import KafkaError
 from cdc.formats.position_records import source_key
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
+from cdc.process.http_token import python_settings
 from cdc.process.kafka_positions import WholePositions
 from cdc.topology.topology import Topology
 from ingest.events.left_out import left_out_of, quarantined_tables
@@ -68,7 +69,7 @@ class PositionsReader:
         try:
             if self._consumer is None:
                 self._consumer = KafkaConsumer(
-                    **self._servers.kafka_python(),
+                    **python_settings(self._servers),
                     isolation_level="read_committed",
                     enable_auto_commit=False,
                     # the broker answers a request for the ends after the fetch that waits before it
