@@ -7,7 +7,8 @@ from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from cdc.model.brokers import Brokers, KafkaSecurity
 from cdc.model.errors import Retriable, UsageError
-from cdc.process.http_token import ClientToken, python_settings
+from cdc.process.http_token import ClientToken
+from cdc.process.kafka_login import python_settings
 from tests.support.oidc_issuer import CLIENT, SECRET, issuing
 
 

@@ -22,8 +22,8 @@ from kafka.errors import KafkaError
 
 from cdc.model.brokers import Brokers, KafkaSecurity, Mechanism
 from cdc.model.errors import UsageError
-from cdc.process.http_token import python_settings
 from cdc.process.kafka_admin import WantedTopic, create_topics
+from cdc.process.kafka_login import python_settings
 from joins.engine.file_secrets import java_properties
 from tailorbird.operate.probes.kafka_probe import kafka_problem
 from tests.support.oidc_issuer import SECRET, issuing

@@ -22,7 +22,7 @@ _KAFKA_PYTHON = {
     "password": "sasl_plain_password", "ca_file": "ssl_cafile", "certificate_file": "ssl_certfile",
     "key_file": "ssl_keyfile", "key_password": "ssl_password",
 }  # fmt: skip
-# the same fields, if the mechanism is OAUTHBEARER. `cdc.process.http_token` gets the tokens for kafka-python
+# the same fields, if the mechanism is OAUTHBEARER. `cdc.process.kafka_login` gives kafka-python its tokens
 _LIBRDKAFKA_TOKEN = {
     **_LIBRDKAFKA, "username": "sasl.oauthbearer.client.id", "password": "sasl.oauthbearer.client.secret",
     "token_url": "sasl.oauthbearer.token.endpoint.url", "scope": "sasl.oauthbearer.scope",
@@ -106,7 +106,7 @@ class Brokers:
 
     def kafka_python(self) -> dict[str, Any]:
         """Return the keyword arguments for every client of kafka-python, but for what gives it tokens
-        (`cdc.process.http_token`)."""
+        (`cdc.process.kafka_login`)."""
         own = {name: at for name, at in _KAFKA_PYTHON.items() if not (self.takes_tokens and name in _OF_TOKEN)}
         return {"bootstrap_servers": self.servers, **self._secured(own)}
 

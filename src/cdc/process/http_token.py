@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from cdc.model.brokers import Brokers, KafkaSecurity
+from cdc.model.brokers import KafkaSecurity
 from cdc.model.errors import Retriable, UsageError
 
 _TIMEOUT = 10.0
@@ -64,23 +64,3 @@ class ClientToken:
         except (OSError, ValueError, KeyError) as error:
             raise Retriable(f"log.security.token_url {one.token_url} gives no token: {error}") from error
         return found
-
-
-def python_settings(brokers: Brokers) -> dict[str, Any]:
-    """Return the keyword arguments for a client of kafka-python, with what gives it tokens if it needs them."""
-    settings = brokers.kafka_python()
-    if brokers.takes_tokens and brokers.security is not None:
-        from kafka.net.sasl.oauth import AbstractTokenProvider
-
-        class Provider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-            """What kafka-python asks for tokens."""
-
-            def __init__(self, token: ClientToken) -> None:
-                self._of = token
-
-            def token(self) -> str:
-                """Return a valid token."""
-                return self._of.token()
-
-        settings["sasl_oauth_token_provider"] = Provider(ClientToken(brokers.security))
-    return settings

@@ -15,7 +15,7 @@ from typing import Any
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, UsageError
 from cdc.process.grants import Grant
-from cdc.process.http_token import python_settings
+from cdc.process.kafka_login import python_settings
 
 TIMEOUT = 30.0  # seconds that one call waits for the brokers
 _BATCH = 200  # topics of one request

@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from cdc.formats.position_records import source_key
 from cdc.model.errors import Retriable
 from cdc.model.naming import positions_topic, transactional_id
-from cdc.process.http_token import python_settings
+from cdc.process.kafka_login import python_settings
 from cdc.process.kafka_positions import WholePositions
 from cdc.topology.topology import Topology
 from ingest.events.left_out import left_out_of, quarantined_tables
