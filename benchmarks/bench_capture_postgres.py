@@ -25,7 +25,7 @@ import psycopg
 from benchmarks.capture.kafka_topics import count, make_topic, timestamp_by_broker, wait_for_records
 from benchmarks.capture.postgres_load import SHAPES, ShapeName, expected, load, preparation
 from benchmarks.capture.proc_captures import our_command, running
-from benchmarks.capture.report import SIDES, Pass, Side, as_json, missing, rate_of, ratios_of, table
+from benchmarks.capture.report import SIDES, TASKS, Pass, Side, Task, as_json, missing, rate_of, ratios_of, table
 from benchmarks.decode.proc_peers import check_tools, runtimes
 from benchmarks.harness import options_of, output_of, report, run_benchmark, run_facts, warn_if_busy
 from benchmarks.page import bullets, page, paragraph, span, write_page
@@ -35,6 +35,7 @@ from cdc.model.event import Position
 from cdc.model.naming import change_topic
 from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
+from cdc.topology.topology import Topology
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.postgres.messages import lsn_of
@@ -48,8 +49,8 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports,
 MUST, AIM = 1.3, 2.0  # times Debezium
 TITLE = "# Capture of PostgreSQL compared with Debezium"
 WHAT = """This page compares the throughput of capture with Debezium's, from PostgreSQL's log to records that Kafka has
-acknowledged. {result}*Bulk* is large transactions, *oltp* is transactions of one row. The
-columns are those of [capture.md](capture.md)."""
+acknowledged. {result}*Bulk* is large transactions, *oltp* is transactions of one row, *snapshot* is the first read of a
+table. The columns are those of [capture.md](capture.md)."""
 NOTES = (
     """One PostgreSQL 18 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve
     columns, replica identity DEFAULT, the same two kinds of transactions as for MySQL.""",
@@ -68,16 +69,21 @@ class Bench:
     changes: Mapping[ShapeName, int]
     folder: Path
 
-    def one(self, task: ShapeName, side: Side, turn: int) -> Pass:
-        """Run one pass: create a slot and a topic, capture until all records exist, count them."""
-        wanted = expected(task, self.changes[task])
+    def one(self, task: Task, side: Side, turn: int) -> Pass:
+        """Run one pass: create a slot and a topic, capture until all records exist, count them. A snapshot reads the
+        rows that remain of the shape bulk."""
+        shape: ShapeName = "bulk" if task == "snapshot" else task
+        wanted = expected(shape, self.changes[shape])
         slot = f"{side.lower()}_{task}_{turn}"
-        with connected(self.port) as connection:
-            copy = "SELECT pg_copy_logical_replication_slot(%s, %s)"
-            connection.execute(copy, (f"base_{task}", slot))
+        if task == "snapshot":
+            wanted = {"r": wanted["c"] - wanted["d"]}
+        else:
+            with connected(self.port) as connection:
+                copy = "SELECT pg_copy_logical_replication_slot(%s, %s)"
+                connection.execute(copy, (f"base_{task}", slot))
         prepare = self._ours if side == "tailorbird" else self._debezium
-        command, topic = prepare(task, slot)
-        records = sum(wanted.values()) + wanted["d"]
+        command, topic = prepare(shape, slot, snapshot=task == "snapshot")
+        records = sum(wanted.values()) + wanted.get("d", 0)
         try:
             with running(side, command, self.folder / f"{side}-{task}.log") as watched:
                 wait_for_records(self.brokers, topic, records, watched.alive, 300 + records / 200)
@@ -89,17 +95,25 @@ class Bench:
             raise TailorbirdError(fault)
         return done
 
-    def _ours(self, task: ShapeName, slot: str) -> tuple[list[str], str]:
-        name = f"bench_{slot}"
+    def _ours(self, task: ShapeName, slot: str, *, snapshot: bool) -> tuple[list[str], str]:
+        name, mode = f"bench_{slot}", "initial" if snapshot else "never"
         file = self.folder / f"{name}.yml"
         file.write_text(
             f"name: {name}\nlog: {{bootstrap_servers: '{self.brokers}'}}\nsources:\n"
             f"  bench: {{type: postgresql, hostname: 127.0.0.1, port: {self.port}, username: {CAPTURE_LOGIN.user}, "
-            f"password: {CAPTURE_LOGIN.password}, dbname: billing, tables: [{task}], snapshot_mode: never, "
+            f"password: {CAPTURE_LOGIN.password}, dbname: billing, tables: [{task}], snapshot_mode: {mode}, "
             f"slot_name: {slot}, publication_name: bench_{task}, ssl_mode: disabled}}\n"
             f"tables:\n  t: {{query: SELECT t.id FROM bench.{task} t, row_key: [id]}}\n"
         )
         topology = read_topology(file.read_text(), file=str(file), environ={})
+        if not snapshot:
+            self._begin(topology, slot)
+        topic = change_topic(name, TableId(source="bench", database="public", table=task))
+        timestamp_by_broker(self.brokers, topic)
+        return our_command(file), topic
+
+    def _begin(self, topology: Topology, slot: str) -> None:
+        """Commit the begin of the slot as the position."""
         source = topology.sources["bench"]
         with connected(self.port) as connection:
             system, lsn = connection.execute(
@@ -114,18 +128,15 @@ class Bench:
             log.commit(Checkpoint(position=place, snapshot="done", ts_ms=0))
         finally:
             log.close()
-        topic = change_topic(name, TableId(source="bench", database="public", table=task))
-        timestamp_by_broker(self.brokers, topic)
-        return our_command(file), topic
 
-    def _debezium(self, task: ShapeName, slot: str) -> tuple[list[str], str]:
+    def _debezium(self, task: ShapeName, slot: str, *, snapshot: bool) -> tuple[list[str], str]:
         topic = f"{slot}.public.{task}"
         make_topic(self.brokers, topic)
         settings = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "database.dbname": "billing",
             "plugin.name": "pgoutput", "slot.name": slot, "publication.name": f"bench_{task}", "topic.prefix": slot,
             "publication.autocreate.mode": "disabled", "table.include.list": f"public.{task}",
-            "snapshot.mode": "no_data", "database.sslmode": "disable",
+            "snapshot.mode": "initial" if snapshot else "no_data", "database.sslmode": "disable",
         }  # fmt: skip
         given = {
             "brokers": self.brokers, "port": str(self.port), "user": CAPTURE_LOGIN.user,
@@ -174,7 +185,7 @@ def filled(port: int, changes: Mapping[ShapeName, int]) -> str:
 def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
     """Return a line for each shape, and whether it misses the required ratio."""
     lines = []
-    for task in SHAPES:
+    for task in TASKS:
         ours, theirs = rate_of(passes, task, "tailorbird"), rate_of(passes, task, "Debezium")
         if ours is not None and theirs is not None:
             ratio = ours / theirs
@@ -186,7 +197,7 @@ def verdicts(passes: Sequence[Pass]) -> list[tuple[str, bool]]:
 
 def document(passes: Sequence[Pass], facts: Mapping[str, str]) -> str:
     """Return the text of docs/results/capture-postgres.md."""
-    ratios = ratios_of(passes, SHAPES)
+    ratios = ratios_of(passes, TASKS)
     return page(
         TITLE,
         paragraph(WHAT.format(result=f"Result: {span(ratios)} times Debezium. " if ratios else "")),
@@ -200,7 +211,7 @@ def document(passes: Sequence[Pass], facts: Mapping[str, str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = options_of("bench-capture-postgres", __doc__, 2)
-    parser.add_argument("--task", action="append", choices=SHAPES, help="run only this shape; may be repeated")
+    parser.add_argument("--task", action="append", choices=TASKS, help="run only this task; may be repeated")
     parser.add_argument("--side", action="append", choices=SIDES, help="run only this side; may be repeated")
     parser.add_argument(
         "--port", type=int, default=13520, help="port of the private server; Kafka uses the next (default 13520)"
@@ -210,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, given: str) -> int:
     sides: list[Side] = [side for side in SIDES if not options.side or side in options.side]
-    tasks: list[ShapeName] = [task for task in SHAPES if not options.task or task in options.task]
+    tasks: list[Task] = [task for task in TASKS if not options.task or task in options.task]
     cache = cache_folder(os.environ).absolute()
     java: list[str] = []
     if "Debezium" in sides:
@@ -241,7 +252,7 @@ def _run(options: argparse.Namespace, given: str) -> int:
                     report(f"{task}: round {turn + 1} of {options.rounds}, {side}: {rate:,.0f} changes/s")
     finally:
         stack.down(purge=True)
-    complete = (tasks, sides) == (list(SHAPES), list(SIDES)) and options.rounds >= 2
+    complete = (tasks, sides) == (list(TASKS), list(SIDES)) and options.rounds >= 2
     if output := output_of(options, "capture-postgres.md", full=complete):
         write_page(output, document(passes, facts))
     if options.json:

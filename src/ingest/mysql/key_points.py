@@ -6,6 +6,8 @@ collation, so their ranges may differ more in size. The reader takes the order o
 
 from __future__ import annotations
 
+import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,7 +15,8 @@ from typing import Any, NamedTuple
 
 Estimate = Callable[[int], float]
 _WIDTH = 8  # characters or bytes of a text, after the common beginning, that its number contains
-_FIRST, _CHARACTERS = 0x20, 95  # printable ASCII
+_PRINTABLE = range(0x20, 0x7F)  # in the order of collations that compare bytes
+_LETTERS = [*b"0123456789abcdefghijklmnopqrstuvwxyz"]  # in the order of all other collations
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _TOLERANCE = 0.2  # how much of its size a range may be wrong by
@@ -27,16 +30,17 @@ class KeyPoints(NamedTuple):
     value: Callable[[int], Any]
 
 
-def key_points(kind: str, low: Any, high: Any) -> KeyPoints | None:
+def key_points(kind: str, low: Any, high: Any, *, folds: bool = False) -> KeyPoints | None:
     """Return the numbers for the values between two, in the form of `chunks.stored`; None if they have none.
 
-    `kind` is the kind of the column's logical type.
+    `kind` is the kind of the column's logical type. `folds`: the collation ignores case and accents.
     """
     try:
         if isinstance(low, dict):
-            return _texts(bytes.fromhex(low["hex"]), bytes.fromhex(high["hex"]), 0, 256, _hex)
+            return _texts(bytes.fromhex(low["hex"]), bytes.fromhex(high["hex"]), range(256), _hex)
         if kind == "string":
-            return _texts([*map(ord, low)], [*map(ord, high)], _FIRST, _CHARACTERS, _text)
+            low, high = map(_folded, (low, high)) if folds else (low, high)
+            return _texts([*map(ord, low)], [*map(ord, high)], _LETTERS if folds else _PRINTABLE, _text)
         if kind in ("date", "datetime", "timestamp"):
             digits = 10 if kind == "date" else 26
             first, last = ((datetime.fromisoformat(value) - _EPOCH) // _MICROSECOND for value in (low, high))
@@ -49,27 +53,31 @@ def key_points(kind: str, low: Any, high: Any) -> KeyPoints | None:
 
 
 def _texts(
-    low: Sequence[int], high: Sequence[int], first: int, base: int, made: Callable[[Sequence[int]], Any]
+    low: Sequence[int], high: Sequence[int], alphabet: Sequence[int], made: Callable[[Sequence[int]], Any]
 ) -> KeyPoints:
-    """Return the numbers of two texts: the digits, in a base, of the characters after their common beginning."""
+    """Return the numbers of two texts: the characters after their common beginning are digits."""
     same = next((at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))
-    begin = list(low[:same])
+    begin, base = list(low[:same]), len(alphabet)
 
     def number(text: Sequence[int]) -> int:
         found = 0
         for at in range(same, same + _WIDTH):
-            digit = text[at] - first if at < len(text) else 0
-            found = found * base + min(max(digit, 0), base - 1)
+            digit = bisect_left(alphabet, text[at]) if at < len(text) else 0
+            found = found * base + min(digit, base - 1)
         return found
 
     def value(number: int) -> Any:
         digits: list[int] = []
         for _ in range(_WIDTH):
             number, digit = divmod(number, base)
-            digits.insert(0, digit + first)
+            digits.insert(0, alphabet[digit])
         return made(begin + digits)
 
     return KeyPoints(number(low), number(high), value)
+
+
+def _folded(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
 
 
 def _hex(values: Sequence[int]) -> Any:

@@ -25,8 +25,10 @@ def cuts_of(connection: Connection, schema: TableSchema, after: Key, last: Key, 
     """
     at = next((at for at, (low, high) in enumerate(zip(after, last, strict=True)) if low != high), None)
     column = None if at is None else schema.column(schema.primary_key[at])
-    points = None if column is None or at is None else key_points(column.type.kind, after[at], last[at])
-    if at is None or points is None:
+    if at is None or column is None:
+        return []
+    points = key_points(column.type.kind, after[at], last[at], folds=not (column.collation or "").endswith("_bin"))
+    if points is None or points.low >= points.high:
         return []
 
     def estimate(number: int) -> float:

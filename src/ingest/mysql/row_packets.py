@@ -65,10 +65,10 @@ def _long(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 def packet_rows(schema: TableSchema, shown: tuple[ResultColumn, ...]) -> RowFunction:
     """Return the function from the values of a row to its key and image. `shown` are the columns of the result."""
-    forms = [_form(column, found) for column, found in zip(schema.columns, shown, strict=False)]
-    return row_function(forms, schema.primary_key)
+    return row_function(tuple(map(_form, schema.columns, shown)), schema.primary_key)
 
 
+@lru_cache(4096)
 def _form(column: Column, shown: ResultColumn) -> ColumnForm:
     kind, filled = column.type.kind, shown.flags & _ZEROFILL
     if kind in _WHOLE and shown.type_code in _INTEGERS and not filled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
@@ -133,10 +134,11 @@ def json_rows(schema: TableSchema, table: TableShown) -> RowFunction:
 
     It raises ValueError or ArithmeticError for a value without canonical form.
     """
-    reads = [(column.name, table.reads[column.name]) for column in schema.columns]
-    return row_function([_form(name, read) for name, read in reads], schema.primary_key)
+    forms = tuple(_form(column.name, table.reads[column.name]) for column in schema.columns)
+    return row_function(forms, schema.primary_key)
 
 
+@lru_cache(4096)
 def _form(name: str, read: Read) -> ColumnForm:
     if read is int:
         return ColumnForm(name, "number")

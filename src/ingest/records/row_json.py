@@ -7,6 +7,7 @@ canonical values. A row with a value that has no canonical form raises ValueErro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -40,7 +41,8 @@ class ColumnForm(NamedTuple):
 RowFunction = Callable[[Sequence[bytes | None]], EncodedRow]
 
 
-def row_function(columns: Sequence[ColumnForm], key: Sequence[str]) -> RowFunction:
+@lru_cache(256)  # each chunk of a table asks for its function
+def row_function(columns: tuple[ColumnForm, ...], key: tuple[str, ...]) -> RowFunction:
     """Return the function from a row's values, in the order of the columns, to its key and image.
 
     `key` are the names of the key's columns, in their order in a record key.

@@ -74,6 +74,17 @@ def test_values_between_two_are_of_their_kind_and_in_order(kind: str, low: Any, 
         assert [*map(float, plain)] == sorted(map(float, plain))
 
 
+def test_a_collation_that_ignores_case_and_accents_has_letters_after_digits() -> None:
+    """Other characters would be before the digits, or after all letters, where the estimates do not fit."""
+    points = key_points("string", "Ä0f", "aF9", folds=True)
+    assert points is not None
+    assert points.low < points.high
+    step = (points.high - points.low) // 9
+    values = [points.value(points.low + step * number) for number in range(1, 9)]
+    assert all(value.startswith("a") and value.isalnum() and value == value.lower() for value in values)
+    assert values == sorted(values)
+
+
 @pytest.mark.parametrize(
     ("kind", "low", "high"),
     [("date", "0000-00-00", "2024-01-01"), ("datetime", "x", "y"), ("int32", "1", None), ("bytes", {"hex": "0"}, {})],
