@@ -49,8 +49,8 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN, Ports,
 MUST, AIM = 1.3, 2.0  # times Debezium
 TITLE = "# Capture of PostgreSQL compared with Debezium"
 WHAT = """This page compares the throughput of capture with Debezium's, from PostgreSQL's log to records that Kafka has
-acknowledged. {result}*Bulk* is large transactions, *oltp* is transactions of one row, *snapshot* is the first read of a
-table. The columns are those of [capture.md](capture.md)."""
+acknowledged. {result}*Bulk* is large transactions, *oltp* is transactions of one row. The
+columns are those of [capture.md](capture.md)."""
 NOTES = (
     """One PostgreSQL 18 and one Kafka on the loopback address, no TLS, replication factor 1, two partitions. Twelve
     columns, replica identity DEFAULT, the same two kinds of transactions as for MySQL.""",

@@ -15,7 +15,8 @@ from ingest.mysql.mysql_connection import Connection, query
 from ingest.records import chunks
 from ingest.records.chunk_requests import Key
 
-_BUDGET = 200  # estimates per table
+_BUDGET = 200  # values per table whose rows are estimated
+_SURE = 0.4  # InnoDB never estimates a range to contain more than half of the table's rows
 
 
 def cuts_of(connection: Connection, schema: TableSchema, after: Key, last: Key, wanted: int, least: int) -> list[Key]:
@@ -31,11 +32,19 @@ def cuts_of(connection: Connection, schema: TableSchema, after: Key, last: Key, 
     if points is None or points.low >= points.high:
         return []
 
-    def estimate(number: int) -> float:
-        value = last[at] if number >= points.high else points.value(number)
-        return _estimate(connection, chunks.select_between(schema, after[:at], after[at], value))
+    total = _estimate(connection, chunks.select_every_key(schema))
 
-    wanted = min(wanted, int(estimate(points.high) / least))
+    def estimate(number: int) -> float:
+        if number >= points.high:
+            return total
+        value, begin = points.value(number), after[:at]
+        below = _estimate(connection, chunks.select_between(schema, begin, after[at], value))
+        if below < _SURE * total:
+            return below
+        above = _estimate(connection, chunks.select_between(schema, begin, value, last[at]))
+        return max(below, total - above)
+
+    wanted = min(wanted, int(total / least))
     if wanted < 2:
         return []
     found: list[Key] = []

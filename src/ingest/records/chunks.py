@@ -81,6 +81,11 @@ def select_last(schema: TableSchema, where: str) -> str:
     return f"SELECT {', '.join(keys)} FROM {_name(schema)}{condition} ORDER BY {order} LIMIT 1"
 
 
+def select_every_key(schema: TableSchema) -> str:
+    """Return the SELECT of all keys."""
+    return f"SELECT {', '.join(map(quoted, schema.primary_key))} FROM {_name(schema)}"
+
+
 def select_between(schema: TableSchema, begin: list[Any], above: Any, up_to: Any) -> str:
     """Return the SELECT of the keys that begin with some values and whose next value is above one, up to another."""
     keys, conditions = list(map(quoted, schema.primary_key)), list[str]()
