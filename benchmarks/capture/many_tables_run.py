@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from benchmarks.capture.many_tables import Run
 from benchmarks.capture.many_tables_servers import MysqlTables, PostgresTables
@@ -22,13 +22,13 @@ from tailorbird.devtools.stack.progress import silent
 from tailorbird.devtools.stack.settings import Ports, ServiceName, StackSettings
 
 Kind = Literal["mysql", "postgresql"]
-Part = Literal["direct", "changes", "gateway", "debezium"]
-PARTS: Final[tuple[Part, ...]] = ("direct", "changes", "gateway", "debezium")
+Part = Literal["direct", "gateway", "changes", "rows", "changes_shared", "rows_shared", "debezium"]
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
 DEFAULTS: Final[Mapping[Kind, Sequence[int]]] = {"mysql": (10, 20_000), "postgresql": (10, 5_000)}
 _SERVICES: Final[Mapping[Kind, ServiceName]] = {"mysql": "mysql-shop", "postgresql": "postgres"}
 _SMALL, _LARGE = 700, 2000  # MiB of heap of each broker
 _TABLES_SMALL = 3000  # most tables for which the small one suffices
-_DEBEZIUM = 900.0  # seconds until Debezium counts as not finished
+_LONGEST = 900.0  # seconds until Debezium counts as not finished
 _COSTS = {
     "start": "start of capture, s",
     "start_mib": "largest memory until then, MiB",
@@ -42,7 +42,20 @@ _COSTS = {
 }
 _ROWS: Final[Mapping[str, str]] = {
     **{f"direct.{name}": text for name, text in _COSTS.items()},
-    "changes.wall": "one change in each table is in Kafka, s since a start without topics (elapsed)",
+    **{
+        f"{part}.{name}": text.format(what)
+        for part, what in {
+            "changes": "one change in each table",
+            "rows": "one row in each table",
+            "changes_shared": "log.topics per_database: one change in each table",
+            "rows_shared": "log.topics per_database: one row in each table",
+        }.items()
+        for name, text in {
+            "wall": "{}, s from a start without topics until all are in Kafka (elapsed)",
+            "used": "{}, processor time until then, s",
+            "mib": "{}, largest memory until then, MiB",
+        }.items()
+    },
     **{f"gateway.{name}": f"through a gateway: {text}" for name, text in _COSTS.items()},
     "gateway.gateway_s": "the gateway, all of the above, s",
     "gateway.gateway_mib": "the gateway, largest memory, MiB",
@@ -73,7 +86,7 @@ def measure_servers(
 def _shown(figures: Mapping[str, float | None], name: str) -> str:
     value = figures.get(name, 0.0)
     if value is None:
-        return f"did not finish in {_DEBEZIUM:.0f} s"
+        return "did not finish"
     return f"{value:,.{0 if name.endswith('mib') else 2}f}" if name in figures else "–"
 
 
@@ -88,7 +101,7 @@ def _measured(kind: Kind, tables: int, columns: int, parts: Sequence[Part]) -> I
     port = 13_600
     heap = _SMALL if tables <= _TABLES_SMALL else _LARGE
     with (
-        _server(kind, cache, home / kind, port),
+        _server(kind, cache, home / f"{kind}-{tables}-{columns}", port),
         brokers_running(cache, home / "kafka", port + 1, 2, heap) as brokers,
     ):
         load = (MysqlTables if kind == "mysql" else PostgresTables)(port, tables, columns)
@@ -103,25 +116,26 @@ def _measured(kind: Kind, tables: int, columns: int, parts: Sequence[Part]) -> I
 
 def _part(run: Run, part: Part, java: list[str]) -> Mapping[str, float | None]:
     """Return the figures of one part. A part that fails is reported, so that the others are measured."""
-    if part == "changes":
-        return {"wall": run.changes()}
-    if part == "debezium":
-        try:
-            return run.debezium(java, _DEBEZIUM)
-        except TailorbirdError as error:
-            report(str(error))
-            return {"start": None, "start_mib": None}
+    shared = part.endswith("shared")
+    try:
+        if part in ("changes", "rows", "changes_shared", "rows_shared"):
+            return dict(run.changes(snapshots=part.startswith("rows"), shared=shared))
+        if part == "debezium":
+            return run.debezium(java, _LONGEST)
+    except TailorbirdError as error:
+        report(str(error))
+        return {"start" if part == "debezium" else "wall": None}
+    run.load.empty()
     return dict(run.measure(gateway=part == "gateway"))
 
 
 @contextmanager
 def _server(kind: Kind, cache: Path, home: Path, port: int) -> Iterator[None]:
-    """Run an empty database server."""
+    """Run a database server. Its data stays for later runs, because thousands of tables take minutes to create."""
     ports = Ports(mysql_shop=port) if kind == "mysql" else Ports(postgres=port)
     stack = Stack(StackSettings(home=home, cache=cache, ports=ports))
-    stack.down(purge=True)
     try:
         stack.up(services=[_SERVICES[kind]])
         yield
     finally:
-        stack.down(purge=True)
+        stack.down()

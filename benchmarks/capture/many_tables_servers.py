@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import psycopg
@@ -33,19 +32,17 @@ class Load(Protocol):
     def debezium(self, brokers: str) -> list[str]:
         """Return the arguments of the program that runs Debezium's engine."""
 
+    def prepare(self) -> None:
+        """Create the tables, unless an earlier run has."""
+
     def insert(self, count: int) -> None:
         """Insert rows into `table_1`, each in its own transaction."""
 
+    def empty(self) -> None:
+        """Delete the rows of all tables."""
+
     def change_each(self) -> None:
         """Insert a row into each table."""
-
-    def locked(self) -> Any:
-        """Return a context in which no other session can read some of the tables, so that snapshots do not advance."""
-
-    @property
-    def lockable(self) -> list[int]:
-        """Return up to fifty tables, so that each of the snapshot's threads soon waits for one of them."""
-        return sorted({0, *range(5, self.tables, max(1, self.tables // 50))})
 
     def measured(self, repeat: int) -> list[Measured]:
         """Return the statements to measure."""
@@ -60,6 +57,11 @@ class _Base:
     def __init__(self, port: int, tables: int, columns: int) -> None:
         self.port, self.tables, self.columns = port, tables, columns
         self._added = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the tables."""
+        return [f"table_{number}" for number in range(self.tables)]
 
     def connect(self) -> Any:
         """Return a connection that commits each statement."""
@@ -97,14 +99,13 @@ class _Base:
         """Insert rows into `table_1`, each in its own transaction."""
         self.execute([self.insert_text.format(1)] * count)
 
+    def empty(self) -> None:
+        """Delete the rows of all tables."""
+        self.shared([f"DELETE FROM {name}" for name in self.names])
+
     def change_each(self) -> None:
         """Insert a row into each table."""
         self.shared([self.insert_text.format(number) for number in range(self.tables)])
-
-    @property
-    def lockable(self) -> list[int]:
-        """Return up to fifty tables, so that each of the snapshot's threads soon waits for one of them."""
-        return sorted({0, *range(5, self.tables, max(1, self.tables // 50))})
 
     def measured(self, repeat: int) -> list[Measured]:
         """Return the statements to measure."""
@@ -134,29 +135,20 @@ class MysqlTables(_Base):
         )  # fmt: skip
 
     def prepare(self) -> None:
-        """Create the tables. They are not written to the binary log."""
+        """Create the tables, unless an earlier run has. `table_2`, which is altered, is always created again."""
         login = LOAD_LOGIN
         with pymysql.connect(host=HOST, port=self.port, user=login.user, password=login.password) as connection:
             cursor = connection.cursor()
             for text in ("sync_binlog = 0", "innodb_flush_log_at_trx_commit = 0", "innodb_file_per_table = 0"):
                 cursor.execute(f"SET GLOBAL {text}")
-            cursor.execute(f"DROP DATABASE IF EXISTS {self.database}")
-            cursor.execute(f"CREATE DATABASE {self.database}")
+            cursor.execute(f"CREATE DATABASE IF NOT EXISTS {self.database}")
+            cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", self.database)
+            found = {name for (name,) in cursor.fetchall()} - {"table_2"}
         columns = ", ".join(f"column_{number} VARCHAR({100 + number})" for number in range(1, self.columns))
-        made = [f"CREATE TABLE table_{n} (id INT PRIMARY KEY AUTO_INCREMENT, {columns})" for n in range(self.tables)]
-        self.shared(made)
+        self.execute(["DROP TABLE IF EXISTS table_2"])
+        wanted = [name for name in self.names if name not in found]
+        self.shared([f"CREATE TABLE {name} (id INT PRIMARY KEY AUTO_INCREMENT, {columns})" for name in wanted])
         self.execute(["FLUSH BINARY LOGS"])
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock up to fifty tables for other sessions."""
-        connection = self.connect()
-        try:
-            locks = ", ".join(f"table_{one} WRITE" for one in self.lockable)
-            connection.cursor().execute(f"LOCK TABLES {locks}")
-            yield
-        finally:
-            connection.close()
 
     def debezium(self, brokers: str) -> list[str]:
         """Return the arguments of the program that runs Debezium's engine."""
@@ -184,34 +176,23 @@ class PostgresTables(_Base):
         )  # fmt: skip
 
     def prepare(self) -> None:
-        """Create the tables and the publication."""
+        """Create the tables and the publication, unless an earlier run has. `table_2` is always created again."""
         columns = ", ".join(f"column_{number} VARCHAR({100 + number})" for number in range(1, self.columns))
-        made = [
-            f"CREATE TABLE table_{n} (id INT PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY, {columns})"
-            for n in range(self.tables)
-        ]
-        self.execute(
-            [
-                "DROP PUBLICATION IF EXISTS bench",
-                "DROP SCHEMA public CASCADE",
-                "CREATE SCHEMA public",
-                "GRANT ALL ON SCHEMA public TO public",
-            ]
-        )
-        self.shared(made)
-        self.execute(["CREATE PUBLICATION bench FOR ALL TABLES WITH (publish_via_partition_root = true)"])
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock up to fifty tables for other sessions: some of them are still to be read."""
         connection = self.connect()
         try:
             cursor = connection.cursor()
-            cursor.execute("BEGIN")
-            cursor.execute(f"LOCK TABLE {', '.join(f'table_{one}' for one in self.lockable)} IN ACCESS EXCLUSIVE MODE")
-            yield
+            cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+            found = {name for (name,) in cursor.fetchall()} - {"table_2"}
+            slots = cursor.execute("SELECT slot_name FROM pg_replication_slots WHERE NOT active").fetchall()
         finally:
             connection.close()
+        kind = "id INT PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY"
+        self.execute([
+            *(f"SELECT pg_drop_replication_slot('{name}')" for (name,) in slots),
+            "DROP PUBLICATION IF EXISTS bench", "DROP TABLE IF EXISTS table_2",
+        ])  # fmt: skip
+        self.shared([f"CREATE TABLE {name} ({kind}, {columns})" for name in self.names if name not in found])
+        self.execute(["CREATE PUBLICATION bench FOR ALL TABLES WITH (publish_via_partition_root = true)"])
 
     def debezium(self, brokers: str) -> list[str]:
         """Return the arguments of the program that runs Debezium's engine."""

@@ -234,6 +234,7 @@ def _follow_log(
         tables=tables_of(source),
         mode=source.snapshot_mode,
         clock=time.time,
+        pause=time.sleep,
         stopped=stopped,
         observer=reports,
         position_lost=source.position_lost,

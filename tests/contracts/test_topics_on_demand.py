@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from cdc.model.errors import UsageError
 from cdc.model.event import ChangeEvent, SourceInfo
 from cdc.model.naming import schemas_topic
 from cdc.model.schema import Column, TableId, TableSchema
@@ -18,9 +21,9 @@ from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.ledger.run_ledger import ledger_of
-from ingest.log import kafka_log, kafka_topics
+from ingest.log import kafka_waiting
 from ingest.log.kafka_log import KafkaLog
-from ingest.log.kafka_topics import AT_ONCE, client_settings, is_named, make_topics, source_topics
+from ingest.log.kafka_topics import AT_ONCE, NewTopics, client_settings, is_named, make_topics, source_topics
 from ingest.records.capture_interfaces import EVERY_PARTITION, Record
 from ingest.records.records import Recorder
 from tests.contracts.test_capture_log import FIRST, SECOND, read_topic
@@ -59,16 +62,17 @@ def row(settings: Topology, number: int, value: bytes = b"v") -> Record:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return how many topics each call created."""
-    found: list[int] = []
-    make = kafka_topics.make_change_topics
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the names that each request contains."""
+    found: list[list[str]] = []
+    request = NewTopics.request
 
-    def counted(log: object, names: set[str]) -> None:
-        found.append(len(names))
-        make(log, names)  # type: ignore[arg-type]
+    def noted(self: NewTopics, names: Sequence[str]) -> None:
+        if names:
+            found.append([*names])
+        request(self, names)
 
-    monkeypatch.setattr(kafka_log, "make_change_topics", counted)
+    monkeypatch.setattr(NewTopics, "request", noted)
     return found
 
 
@@ -79,8 +83,8 @@ def opened(settings: Topology) -> KafkaLog:
 
 @pytest.mark.integration
 @pytest.mark.kafka
-def test_a_topic_is_made_with_its_first_record(requests: list[int]) -> None:
-    """One request creates all topics of a commit. Records arrive in order; a restart reads no table again that has no
+def test_a_topic_is_made_with_its_first_record(requested: list[list[str]]) -> None:
+    """Few requests create all topics of a commit. Records arrive in order; a restart reads no table again that has no
     topic yet, but one whose topic was deleted."""
     settings = topology()
     first = {topic(settings, number) for number in range(AT_ONCE)} | {topic(settings, LISTED - 1)}
@@ -92,13 +96,14 @@ def test_a_topic_is_made_with_its_first_record(requests: list[int]) -> None:
             log.ensure_topic(topic(settings, number))
         log.extend([Record(schemas_topic(settings.name), b"s.d.t0", b"{}")])
         log.commit(FIRST)
-        assert (existing(settings), requests) == (first, [])
+        assert (existing(settings), requested) == (first, [])
         for number in many:
             log.extend([row(settings, number), row(settings, number, b"w"), row(settings, 0)])
         log.append(Record(topic(settings, AT_ONCE), b'"truncate"', b"t", EVERY_PARTITION))
         assert log.undelivered() >= 81
         log.commit(SECOND)
-        assert requests == [40]
+        assert sorted(chain(*requested)) == sorted(topic(settings, number) for number in many)
+        assert len(requested) <= 10
         assert existing(settings) == first | {topic(settings, number) for number in many}
         servers = settings.log.bootstrap_servers
         assert [value for _, value in read_topic(servers, topic(settings, AT_ONCE), {0})] == [b"v", b"w", b"t"]
@@ -112,8 +117,9 @@ def test_a_topic_is_made_with_its_first_record(requests: list[int]) -> None:
 
 @pytest.mark.integration
 @pytest.mark.kafka
-def test_what_was_aborted_makes_no_topic(requests: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records wait for their topics in memory, up to a limit; an abort discards them."""
+def test_records_that_were_aborted_are_not_written(requested: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records wait for their topics in memory, up to a limit; an abort discards them. A topic that was requested for
+    them stays, empty; for the next session its table is neither new nor lost."""
     settings = topology("accept", 2)
     source = replace(settings.sources["s"], tables=())
     with closing(KafkaLog(settings, source, make_topics(settings, source))) as log:
@@ -121,18 +127,37 @@ def test_what_was_aborted_makes_no_topic(requests: list[int], monkeypatch: pytes
         for number in range(AT_ONCE):
             log.ensure_topic(topic(settings, number))
         log.commit(FIRST)
-        assert requests == [AT_ONCE]
+        assert len([*chain(*requested)]) == AT_ONCE
         log.ensure_topic(topic(settings, 900))
         log.append(row(settings, 900))
         log.abort()
         log.commit(SECOND)
-        assert requests == [AT_ONCE]
-        monkeypatch.setattr(kafka_log, "_WAITING", 2)
+        assert read_topic(settings.log.bootstrap_servers, topic(settings, 900), {0}) == []
+        monkeypatch.setattr(kafka_waiting, "_RECORDS", 2)
         log.extend([row(settings, 901), row(settings, 902), row(settings, 903)])
-        assert requests == [AT_ONCE, 3]
+        assert {topic(settings, number) for number in (901, 902, 903)} <= existing(settings)
         log.commit(SECOND)
-        assert topic(settings, 900) not in existing(settings)
         assert read_topic(settings.log.bootstrap_servers, topic(settings, 903), {0}) == [(b'{"id":1}', b"v")]
+    with closing(KafkaLog(settings, source, make_topics(settings, source))) as again:
+        recovered = again.recover()
+        assert (recovered.checkpoint, recovered.behind) == (SECOND, frozenset())
+
+
+@pytest.mark.integration
+@pytest.mark.kafka
+def test_a_refused_topic_fails_the_commit() -> None:
+    """Its name differs from that of another topic only in `.` and `_`. Nothing of the commit is written."""
+    settings = topology("accept", 2)
+    source = replace(settings.sources["s"], tables=())
+    with closing(KafkaLog(settings, source, make_topics(settings, source))) as log:
+        log.recover()
+        log.append(row(settings, 1))
+        log.commit(FIRST)
+        log.extend([row(settings, 1), Record(topic(settings, 1).replace(".s.d.", ".s_d."), b"k", b"v")])
+        with pytest.raises(UsageError, match="Kafka refuses topic"):
+            log.commit(SECOND)
+        log.abort()
+    assert read_topic(settings.log.bootstrap_servers, topic(settings, 1), {0}) == [(b'{"id":1}', b"v")]
 
 
 @pytest.mark.integration

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from random import Random
 
 import pytest
 
@@ -48,12 +49,61 @@ def threads(table: AlteredTable) -> ChunkThreads:
     return ChunkThreads(opened)
 
 
+def numbered(number: int, table: int) -> ChunkRequest:
+    schema = schema_of(new="int")
+    named = replace(schema, table_id=replace(schema.table_id, table=f"t{table}"))
+    return replace(REQUEST, number=number, schema=named)
+
+
+def counted(reusable: bool) -> tuple[list[int], ChunkThreads]:
+    """Return the connections that were opened, and a chunk reader."""
+    found: list[int] = []
+
+    @contextmanager
+    def opened() -> Iterator[AlteredTable]:
+        found.append(1)
+        yield AlteredTable()
+
+    return found, ChunkThreads(opened, reusable=lambda _: reusable)
+
+
 def first(chunks: ChunkThreads) -> list[Chunk]:
     deadline = time.monotonic() + 20
     while not (found := chunks.ready()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return found
+
+
+@pytest.mark.parametrize("reusable", [True, False])
+def test_small_tables_share_a_connection(reusable: bool) -> None:
+    """A table of one chunk is followed by another one, unless the connection still shows an older state."""
+    opened, chunks = counted(reusable)
+    for number in range(20):
+        chunks.request(numbered(number, number))
+        assert [chunk.request.number for chunk in first(chunks)] == [number]
+    assert opened == [1] * (1 if reusable else 20)
+    chunks.close()
+
+
+@pytest.mark.parametrize("lingers", [0.0, 0.001, 5.0])
+def test_the_last_request_of_each_table_is_answered(lingers: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if a table is read again while its thread reads another table, waits for one, or is ending."""
+    monkeypatch.setattr(proc_chunks, "_LINGERS", lingers)
+    _, chunks = counted(True)
+    random, wanted, answered = Random(1), dict[int, int](), set[int]()
+    for number in range(400):
+        table = random.randrange(6)
+        chunks.request(numbered(number, table))
+        wanted[table] = number
+        if random.random() < 0.5:
+            time.sleep(random.choice([0.0, 0.0005, 0.002]))
+        answered |= {chunk.request.number for chunk in chunks.ready()}
+    deadline = time.monotonic() + 20
+    while not answered.issuperset(wanted.values()):
+        assert time.monotonic() < deadline
+        answered |= {chunk.request.number for chunk in chunks.ready()}
+    chunks.close()
 
 
 def test_a_chunk_of_an_altered_table_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from ingest.events.log_events import (
 )
 from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.chunk_requests import Chunk
+from ingest.records.exact_phases import STATE as EXACT
+from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
 from ingest.run_capture import tables_of
 from tests.ingest.test_session import UUID, Script
@@ -57,6 +59,15 @@ class Measured(Script):
         yield CAUGHT_UP
 
 
+@dataclass
+class Reading(Measured):
+    """The same, but all tables except the last are read before what is measured."""
+
+    def ready(self) -> list[Chunk]:
+        self.asked = [one for one in self.asked if one.schema.table_id.table != self.names[-1]]
+        return Script.ready(self)
+
+
 def source_of(names: tuple[str, ...], policy: Policy) -> Source:
     listed = tuple(TableId(source="s", database="d", table=name) for name in names) if policy == "drop" else ()
     return Source(
@@ -69,8 +80,8 @@ def transaction(number: int, *inside: LogEvent) -> list[LogEvent]:
     return [TransactionBegan(f"{UUID}:{number}", 10**9, 1, "f", number), *inside, TransactionEnded("f", number)]
 
 
-def row(table: str) -> RowsLogged:
-    return RowsLogged(TableId(source="s", database="d", table=table), "insert", [{"id": 1}], True, "f", 4)
+def row(table: str, number: int = 1) -> RowsLogged:
+    return RowsLogged(TableId(source="s", database="d", table=table), "insert", [{"id": number}], True, "f", 4)
 
 
 def statement(sql: str) -> StatementLogged:
@@ -100,6 +111,33 @@ def test_a_transaction_during_the_snapshot_costs_the_same_with_many_tables(polic
     assert broker.checkpoints[-1].position.sequence == 3
     assert len(broker.checkpoints[-1].state["snapshots"]) == MANY
     assert many.lines <= 1.3 * few.lines  # a map of more entries is deeper by two nodes
+    assert many.bytes <= few.bytes + MORE
+
+
+def read(count: int, changes: int) -> tuple[Work, Broker]:
+    """Run a capture that reads all tables but one; return the work of its last events and what was committed."""
+    names, broker = tuple(f"t{number}" for number in range(count)), Broker()
+    turns: list[list[LogEvent]] = [[CAUGHT_UP] * 3, [CAUGHT_UP] * 3]
+    turns += [[*transaction(number, row("t1", number)), CAUGHT_UP] for number in range(1, changes + 1)]
+    *warm, last = turns
+    script = Reading(names=names, reported=[event for one in warm for event in one], last=last)
+    Session(
+        source=script, log=MemoryLog(broker, schemas_topic("top"), history_topic("top")),
+        recorder=Recorder("top", phases=ExactPhases(lambda table: "")), tables=tables_of(source_of(names, "drop")),
+        mode="initial", clock=lambda: script.now, stopped=lambda: script.over, observer=Observer(), parallel=count,
+    ).run()  # fmt: skip
+    return script.work, broker
+
+
+@pytest.mark.parametrize("changes", [0, 2])
+def test_tables_that_are_read_cost_nothing_afterwards(changes: int) -> None:
+    """An exact phase of each begins with the next change of the source. Until then nothing is committed for them."""
+    few, few_broker = read(FEW, changes)
+    many, broker = read(MANY, changes)
+    state = broker.checkpoints[-1].state
+    assert (len(state["snapshots"]), len(state.get(EXACT, ()))) == (1, MANY - 1 if changes else 0)
+    assert len(broker.checkpoints) == len(few_broker.checkpoints)
+    assert many.lines <= 1.5 * few.lines  # several maps of more entries are deeper
     assert many.bytes <= few.bytes + MORE
 
 

@@ -16,7 +16,7 @@ INPUTS = st.lists(
         st.sampled_from(get_args(Stand)),
         st.integers(0, 30),  # records since the previous one
         st.integers(0, 300).map(lambda n: n / 100),  # seconds since the previous one
-        st.booleans(), st.booleans(), st.booleans(), st.booleans(),
+        st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans(),
         st.sampled_from([*[False] * 20, True]),  # for good: all further streams are reopened
     ),
     min_size=4,
@@ -28,21 +28,26 @@ LIMITS = st.builds(
     linger=st.sampled_from([0.0, 0.05]),
     largest=st.integers(1, 40),
     heartbeat=st.sampled_from([0.0, 5.0]),
+    gather=st.sampled_from([0.5, 1.0, 2.0]),
 )
 
 
 @settings(max_examples=400)
 @given(LIMITS, st.booleans(), st.booleans(), INPUTS)
 def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool, inputs: list[Any]) -> None:
-    """No commit is late or without cause, and a transaction that fits a commit is never split."""
+    """No commit is late or without cause, and a transaction that fits a commit is never split. Only rows of snapshots
+    wait for more of them, and only while many tables are to be read."""
     pace, now, last, quiet = Pace(limits, 0.0, busy=busy, repairs=repairs), 0.0, 0.0, BUSY if repairs else 0.0
-    asked = came = False
-    for stand, records, seconds, stopped, moved, reads, repairing, reopens in inputs:
+    asked = came = live = False
+    first = 0.0
+    for stand, records, seconds, stopped, moved, reads, repairing, many, changes, reopens in inputs:
         now += seconds
         if stand != "inside":
             pace.group.begin()
         if records:
-            pace.group.add(records, now)
+            first = first if pace.group.size else now
+            live = live or changes or stand == "inside"
+            pace.group.add(records, now, live=changes or stand == "inside")
         if stand == "inside" and not pace.group.huge:
             continue  # inside a transaction the loop asks only if the transaction exceeds one commit
         if reopens:
@@ -51,13 +56,16 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool
         if moved and reads:
             pace.progressed()
             came = True
-        moment = Moment(stand, now, stopped, moved, reads or repairing, repairing)
+        moment = Moment(stand, now, stopped, moved, reads or repairing, repairing, many)
         size, due = pace.group.size, pace.due(moment)
-        if size and (stand == "idle" or stopped):
+        waits = many and not stopped and not live and size < limits.rows
+        if size and waits and now - first < limits.gather:
+            assert not due, "rows of many tables are committed together"
+        elif size and (stand == "idle" or stopped):
             assert due, "an idle or stopping session commits all records"
         if size >= limits.rows and stand == "between":
             assert due, "a commit has so many rows"
-        if came and not size:
+        if came and not size and (not many or stopped or now - last >= limits.gather):
             assert due, "the progress of snapshots and repairs is committed"
         if moved and now - last >= limits.idle_commit and not size:
             assert due, "the position advances"
@@ -65,7 +73,7 @@ def test_every_state_meets_every_input(limits: Limits, busy: bool, repairs: bool
             assert due == bool(limits.heartbeat and stand == "idle" and now - last >= limits.heartbeat)
         if due:
             pace.committed(now, 0.0, repairs=repairing)
-            last, came = now, False
+            last, came, live = now, False, False
             quiet = now + BUSY if repairing else quiet
             assert pace.group.size == 0
             assert not pace.due(moment), "once is enough"

@@ -254,7 +254,8 @@ def capture_all(history: History, seed: int, crash: float, rows: int, largest: i
             clock=lambda ticks=ticks: next(ticks) / 100,  # type: ignore[misc]  # a default argument binds the iterator
             stopped=finished,
             observer=Observer(),
-            limits=Limits(rows=rows, linger=0.05, idle_commit=0.05, largest=largest),
+            # with 0, rows of one table wait like those of thousands
+            limits=Limits(rows=rows, linger=0.05, idle_commit=0.05, largest=largest, many=100 * (seed // 4 % 2)),
             parallel=1 + seed % 4,
         )
         try:

@@ -2,13 +2,13 @@
 
 No other module changes these (ADR 88). Brokers must have answered another client before: kafka-python
 leaves the sockets of failed attempts to the garbage collector, so nothing may try again and again with it while Kafka
-is unavailable. Its client is closed after each call.
+is unavailable. Its client is closed after each call, unless a `TopicMaker` keeps it for several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,19 +49,50 @@ def create_topics(
 
     `validate_only`: create nothing, only ask whether Kafka would. Raises Retriable if Kafka does not answer.
     """
-    refused: dict[str, AdminRefusal] = {}
     if not topics:
-        return refused
+        return {}
     with _opened(brokers, timeout) as admin:
-        for at in range(0, len(topics), _BATCH):
-            wanted = {
-                one.name: {
-                    "num_partitions": one.partitions, "replication_factor": one.replication, "configs": dict(one.config)
-                }
-                for one in topics[at : at + _BATCH]
-            }  # fmt: skip
-            answer = admin.create_topics(wanted, validate_only=validate_only, raise_errors=False)
-            refused |= dict(_refusals(answer["topics"]))
+        return _created(admin, topics, validate_only=validate_only)
+
+
+class TopicMaker:
+    """Creates topics like `create_topics`, with a client that stays open until `close` or an error."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self._open = ExitStack()
+        self._admin: Any = None
+
+    def create(self, topics: Sequence[WantedTopic]) -> dict[str, AdminRefusal]:
+        """Create topics; return the refusals by name, without those of topics that exist. Raises Retriable."""
+        if not topics:
+            return {}
+        try:
+            with _translated(self._brokers):
+                if self._admin is None:
+                    self._admin = self._open.enter_context(_opened(self._brokers, TIMEOUT))
+                return _created(self._admin, topics)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections. Safe to call at any time."""
+        self._admin = None
+        self._open.close()
+
+
+def _created(admin: Any, topics: Sequence[WantedTopic], *, validate_only: bool = False) -> dict[str, AdminRefusal]:
+    refused: dict[str, AdminRefusal] = {}
+    for at in range(0, len(topics), _BATCH):
+        wanted = {
+            one.name: {
+                "num_partitions": one.partitions, "replication_factor": one.replication, "configs": dict(one.config)
+            }
+            for one in topics[at : at + _BATCH]
+        }  # fmt: skip
+        answer = admin.create_topics(wanted, validate_only=validate_only, raise_errors=False)
+        refused |= dict(_refusals(answer["topics"]))
     return {name: one for name, one in refused.items() if one.code != EXISTS}
 
 
@@ -109,7 +140,6 @@ def _opened(brokers: Brokers, timeout: float) -> Iterator[Any]:
     """Open kafka-python's administration client for the block. Its errors become Retriable."""
     from kafka import KafkaAdminClient
     from kafka.admin.client import KafkaNetClient
-    from kafka.errors import KafkaError
 
     made: list[Any] = []
 
@@ -118,7 +148,7 @@ def _opened(brokers: Brokers, timeout: float) -> Iterator[Any]:
         return made[-1]
 
     milliseconds = round(timeout * 1000)
-    try:
+    with _translated(brokers):
         try:
             admin = KafkaAdminClient(
                 **python_settings(brokers), kafka_client=client, request_timeout_ms=milliseconds,
@@ -129,5 +159,13 @@ def _opened(brokers: Brokers, timeout: float) -> Iterator[Any]:
         finally:
             for one in made:  # an attempt to connect that failed leaves it open
                 one.close()
+
+
+@contextmanager
+def _translated(brokers: Brokers) -> Iterator[None]:
+    from kafka.errors import KafkaError
+
+    try:
+        yield
     except (KafkaError, RuntimeError, OSError) as error:  # RuntimeError: the brokers have no controller at the moment
         raise Retriable(f"Kafka at {brokers}: {error}", retry_after=2.0) from error

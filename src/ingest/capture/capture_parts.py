@@ -26,9 +26,10 @@ class ReadableSource(SourceServer, Protocol):
 class CaptureParts:
     """A source, the log of its changes, and the settings of the capture between them.
 
-    `clock` returns seconds since 1970; the capture ends when `stopped` returns True. `dumps`: whether a table that is
-    added to the topology gets a snapshot. `rereads`: whether tables can be read again, by a signal or after a loss of
-    log. It is False for sources without tables, where an empty snapshot would delete all rows.
+    `clock` returns seconds since 1970; `pause` waits so many seconds. The capture ends when `stopped` returns True.
+    `dumps`: whether a table that is added to the topology gets a snapshot. `rereads`: whether tables can be read again,
+    by a signal or after a loss of log. It is False for sources without tables, where an empty snapshot would delete all
+    rows.
     """
 
     source: ReadableSource
@@ -41,3 +42,4 @@ class CaptureParts:
     signals: Signals | None = None
     dumps: bool = True
     rereads: bool = True
+    pause: Callable[[float], None] = lambda _: None

@@ -32,6 +32,8 @@ from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.repairs import name_of
 from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
+# Looks for the rows of small tables until the log is read again, seconds between them, and how many may be in vain.
+_LOOKS, _LOOK, _VAIN = 25, 0.002, 3
 # State of the stream after some types of event. After any other event it is inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
 
@@ -117,8 +119,9 @@ class Follower:
         return None
 
     def _moment(self, stand: Stand, now: float, *, stopped: bool) -> Moment:
-        repairs = bool(self._repairs)
-        return Moment(stand, now, stopped, self._transactions.moved, bool(self._snapshots) or repairs, repairs)
+        repairs, reads = bool(self._repairs), len(self._snapshots.state)
+        many = reads > self._session.limits.many and not repairs
+        return Moment(stand, now, stopped, self._transactions.moved, bool(reads) or repairs, repairs, many)
 
     def _tidy(self, checkpoint: Checkpoint) -> Checkpoint:
         tables, session = self._transactions.tables, self._session
@@ -139,25 +142,40 @@ class Follower:
             self._check_schemas(now)
         self._learn(now, caught_up=caught_up)
         self._settle(now)
-        if self._replayed is None and session.recorder.phases.complete:
+        if self._replayed is None and session.recorder.phases.any_complete:
             self._begin_exact_phases()
         if not snapshots and not self._repairs:
             return
         stream, place = self._stream, self._transactions.place
         records = self._repairs.turn(chunks, session.log, lambda: place(stream), stream.reached, int(now * 1000))
-        records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
+        records += self._read_tables(chunks, now, repeat=caught_up and not self._repairs)
         self._repairs.marked(name for name in snapshots.take_ended() if name not in snapshots.state)
         self._leave_unread(chunks.failed(), now)
         if note(snapshots.waits, chunks.waits(), int(now * 1000)):
             session.observer.waits(reasons(snapshots.waits))
             self._pace.progressed()
         if records:
-            self._publish(records, now)
+            self._publish(records, now, live=bool(self._repairs))
         if snapshots.take_moved():
             self._pace.progressed()
             session.observer.snapshot(snapshots.take_progress())
         if self._repairs.take_moved():
             self._pace.progressed()
+
+    def _read_tables(self, chunks: SharedChunkReader, now: float, *, repeat: bool) -> list[Record]:
+        """Return the records of rows that snapshots have read. With `repeat`, and many tables left, wait for more for a
+        short time: most tables of a server with thousands are read within milliseconds."""
+        stream, place, snapshots = self._stream, self._transactions.place, self._snapshots
+        many, vain = self._session.limits.many, 0
+        records = snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
+        for _ in range(_LOOKS if repeat and not snapshots.paused else 0):
+            if vain == _VAIN or len(snapshots.state) <= many or len(records) > many:
+                break
+            before = snapshots.state
+            self._session.pause(_LOOK)
+            records += snapshots.turn(chunks, lambda: place(stream), stream.reached, int(now * 1000))
+            vain = vain + 1 if snapshots.state is before else 0
+        return records
 
     def _leave_unread(self, failed: Mapping[TableId, Skippable], now: float) -> None:
         """Leave out tables that could not be read, until they are tried again. But if only the condition of a signal
@@ -248,10 +266,10 @@ class Follower:
         self._publish(records, session.clock())
         return ""
 
-    def _publish(self, records: list[Record], now: float) -> None:
+    def _publish(self, records: list[Record], now: float, *, live: bool = True) -> None:
         records += self._transactions.values.follow(records)
         self._session.log.extend(records)
-        self._pace.group.add(len(records), now)
+        self._pace.group.add(len(records), now, live=live)
 
     def _check_schemas(self, now: float) -> None:
         """Read from the server the schemas of tables in quarantine or left out. The stream must be idle.

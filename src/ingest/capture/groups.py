@@ -15,7 +15,8 @@ class Limits:
     seconds, because throughput then matters more than freshness. A source transaction of more than `largest` records
     takes several commits. `idle_commit` is the interval at which only the position is committed while other tables
     change, `heartbeat` that while nothing changes (0: never). `ask` is the interval of reading the columns of
-    quarantined tables from an idle server.
+    quarantined tables from an idle server. `gather`: while more than `many` tables are to be read, records of only
+    their rows are committed after so long, because each commit waits until the topics of its tables exist.
     """
 
     rows: int = 5000
@@ -26,6 +27,8 @@ class Limits:
     largest: int = 20_000
     heartbeat: float = 0.0
     ask: float = 5.0
+    gather: float = 1.0
+    many: int = 100
 
 
 class Group:
@@ -34,17 +37,23 @@ class Group:
     def __init__(self, limits: Limits, now: float) -> None:
         self.limits, self.first = limits, now
         self.size = self._before = 0
+        self.live = False
         self._rows, self._linger = limits.rows, limits.linger
 
     def begin(self) -> None:
         """Note that a source transaction begins."""
         self._before = self.size
 
-    def add(self, records: int, now: float) -> None:
-        """Count appended records."""
+    def add(self, records: int, now: float, *, live: bool = True) -> None:
+        """Count appended records. `live`: they are changes of the log, not rows that a snapshot has read."""
         if not self.size:
             self.first = now
         self.size += records
+        self.live = self.live or live
+
+    def gathers(self, now: float) -> bool:
+        """Return whether to wait for more rows of snapshots, because there is nothing else in the group."""
+        return not self.live and self.size < self._rows and now - self.first < self.limits.gather
 
     def due(self, now: float) -> bool:
         """Return whether to commit at the next transaction end."""
@@ -59,6 +68,7 @@ class Group:
         """Start the next group. `lag` is how many seconds the commit was later than its last change at the source."""
         limits = self.limits
         self.size = self._before = 0
+        self.live = False
         catching_up = lag > limits.behind
         self._rows = limits.catch_up if catching_up else limits.rows
         self._linger = limits.behind if catching_up else limits.linger

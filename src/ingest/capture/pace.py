@@ -15,7 +15,7 @@ class Moment(NamedTuple):
     """State of the main loop after one event.
 
     `stopped`: the session must end. `moved`: the position has advanced. `repairs`: repairs are running. `reads`:
-    repairs or snapshots are running.
+    repairs or snapshots are running. `many`: many tables are still to be read.
     """
 
     stand: Stand
@@ -24,6 +24,7 @@ class Moment(NamedTuple):
     moved: bool
     reads: bool
     repairs: bool
+    many: bool = False
 
 
 class Pace:
@@ -54,10 +55,15 @@ class Pace:
 
         Call it between transactions, or inside one that has more records than a commit may contain.
         """
-        if self.group.size:
-            return moment.stopped or moment.stand != "between" or self.group.due(moment.now)
-        since = moment.now - self._last
-        if self._progressed or (self.limits.heartbeat and moment.stand == "idle" and since >= self.limits.heartbeat):
+        group, since = self.group, moment.now - self._last
+        if group.size:
+            if moment.many and not moment.stopped and group.gathers(moment.now):
+                return False
+            return moment.stopped or moment.stand != "between" or group.due(moment.now)
+        gathers = moment.many and not moment.stopped and since < self.limits.gather
+        if self._progressed and not gathers:
+            return True
+        if self.limits.heartbeat and moment.stand == "idle" and since >= self.limits.heartbeat:
             return True
         return moment.moved and since >= self.limits.idle_commit
 

@@ -1,4 +1,8 @@
-"""Read chunks of tables while the log is followed, with one thread and one connection per range of a table."""
+"""Read chunks of tables while the log is followed, with one thread and one connection per range of a table.
+
+A thread whose range is read may read another one next, over the same connection: with thousands of small tables,
+opening connections would take longer than reading.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from cdc.model.errors import Retriable, Skippable, TableChanged, TailorbirdError
 from cdc.model.schema import TableId
@@ -17,6 +21,7 @@ TIMEOUT = 5.0  # seconds within which the log should show the change of a table 
 _PAUSE = 0.2  # seconds between two attempts
 RETRY = 1.0  # seconds until the next attempt after a replica could not be read; the pause doubles each time
 LONGEST = 60.0  # seconds; the longest such pause
+_LINGERS = 5.0  # seconds for which a thread waits for another table
 
 
 class TableReading(Protocol):
@@ -34,25 +39,35 @@ class ChunkThreads:
 
     `opened` opens a connection for a thread. `apart`: tables are read from another server than the log. If that server
     is unavailable, late or unsuitable, the log is still read: `ready` returns the reason as a chunk that `waits`, once
-    until it changes, and the chunk is tried again after a growing pause.
+    until it changes, and the chunk is tried again after a growing pause. `reusable` returns whether a connection whose
+    table is read can be used for another table.
     """
 
-    def __init__(self, opened: Opened, *, apart: bool = False) -> None:
-        self._opened, self._apart = opened, apart
-        # by table (and whether rows are read by their keys) and range
+    def __init__(
+        self, opened: Opened, *, apart: bool = False, reusable: Callable[[Any], bool] = lambda reading: False
+    ) -> None:
+        self._opened, self._apart, self._reusable = opened, apart, reusable
+        # by table (and whether rows are read by their keys) and range; a worker may read another range since
         self._workers: dict[tuple[TableId, bool], dict[int, _Worker]] = {}
+        self._resting = _Resting()
         self._done: queue.SimpleQueue[Chunk | BaseException] = queue.SimpleQueue()
 
     def request(self, request: ChunkRequest) -> None:
         """Start to read a chunk. Implements `ChunkReader`."""
-        workers = self._workers.setdefault((request.schema.table_id, bool(request.keys)), {})
+        name = (request.schema.table_id, bool(request.keys))
+        workers = self._workers.setdefault(name, {})
         if request.after is None:  # the table is read from its beginning: end the threads of all its ranges
-            for former in workers.values():
-                former.asked.put(None)
+            for part, former in workers.items():
+                if former.reads == (name, part) and not former.ended:
+                    former.asked.put(None)
             workers.clear()
         worker = workers.get(request.part)
-        if worker is None or worker.ended:
-            worker = workers[request.part] = _Worker(self._opened, self._done, apart=self._apart)
+        if worker is None or worker.ended or worker.reads != (name, request.part):
+            worker = self._resting.take()
+            if worker is None:
+                worker = _Worker(self._opened, self._done, self._resting, self._reusable, apart=self._apart)
+            worker.reads, worker.ended = (name, request.part), False
+            workers[request.part] = worker
         worker.asked.put(request)
 
     def ready(self) -> list[Chunk]:
@@ -73,11 +88,48 @@ class ChunkThreads:
                 worker.asked.put(None)
 
 
-class _Worker:
-    """Reads the chunks of one range in order, until its end or until it is stopped."""
+class _Resting:
+    """The workers that wait for another table."""
 
-    def __init__(self, opened: Opened, done: queue.SimpleQueue[Chunk | BaseException], *, apart: bool) -> None:
+    def __init__(self) -> None:
+        self._lock, self._workers = threading.Lock(), list[_Worker]()
+
+    def add(self, worker: _Worker) -> None:
+        """Add a worker whose table is read."""
+        with self._lock:
+            self._workers.append(worker)
+
+    def take(self) -> _Worker | None:
+        """Return a worker, which gets a request; None if there is none."""
+        with self._lock:
+            return self._workers.pop() if self._workers else None
+
+    def leave(self, worker: _Worker) -> bool:
+        """Remove a worker that ends. Returns False if it was taken, and so must not end."""
+        with self._lock:
+            if worker not in self._workers:
+                return False
+            self._workers.remove(worker)
+            return True
+
+
+class _Worker:
+    """Reads the chunks of a range in order, until its end or until it is stopped, then maybe those of another range.
+
+    `reads` identifies the range."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        done: queue.SimpleQueue[Chunk | BaseException],
+        resting: _Resting,
+        reusable: Callable[[Any], bool],
+        *,
+        apart: bool,
+    ) -> None:
         self._opened, self._done, self._apart = opened, done, apart
+        self._resting, self._reusable = resting, reusable
+        self.reads: Any = None
         self.asked: queue.SimpleQueue[ChunkRequest | None] = queue.SimpleQueue()
         self.ended = False
         self._reason, self._pause = "", RETRY
@@ -95,11 +147,18 @@ class _Worker:
                             chunk = table.read(request)
                             deadline = None
                             self._reason, self._pause = "", RETRY
-                            self.ended = chunk.after is None
+                            if chunk.after is not None:
+                                self._done.put(chunk)
+                                request = self.asked.get()
+                                continue
+                            self.ended = True
+                            rests = self._reusable(table)
+                            if rests:
+                                self._resting.add(self)  # before the chunk: whoever gets it may request another table
                             self._done.put(chunk)
-                            if self.ended:
+                            if not rests:
                                 return
-                            request = self.asked.get()
+                            request = self._next()
                 except TableChanged as error:
                     # The log contains the change of the table. When the session reads it, it requests the chunk again
                     # or cancels it. If the session ended here, the next one would request the same chunk before it
@@ -125,6 +184,16 @@ class _Worker:
         except BaseException as error:  # noqa: BLE001  # raised again by `ready`, in the session's thread
             self.ended = True
             self._done.put(error)
+
+    def _next(self) -> ChunkRequest | None:
+        """Return the first request of another table; None if none comes in time."""
+        while True:
+            try:
+                request = self.asked.get(timeout=_LINGERS)
+            except queue.Empty:
+                request = None
+            if request is not None or self._resting.leave(self):
+                return request
 
     def _waits(self, request: ChunkRequest, error: TailorbirdError) -> ChunkRequest | None:
         """Report why a chunk cannot be read now. Return the request to try after a pause; None to end.

@@ -30,10 +30,10 @@ from ingest.log.kafka_topics import (
     SourceTopics,
     client_settings,
     is_named,
-    make_change_topics,
     partitions_added,
     shared_topics,
 )
+from ingest.log.kafka_waiting import WaitingRecords
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record, Recovered
 from ingest.records.findings import Search
 from ingest.records.position_writer import PositionWriter
@@ -44,9 +44,6 @@ _FENCED = {Code._FENCED, Code.PRODUCER_FENCED, Code.INVALID_PRODUCER_EPOCH}
 TRANSACTION_TIMEOUT_MS = 900_000
 _PIECE = 1000  # records that are in memory at once, besides those in flight
 _POLL_EVERY = 200  # number of appended records after which delivery reports are collected
-# Records, their bytes and their topics that wait until the next commit. Kafka creates some dozens of topics per second,
-# and the transaction may stay open for so long.
-_WAITING, _WAITING_BYTES, _WAITING_TOPICS = 20_000, 8 * 1024 * 1024, 1000
 
 
 class KafkaLog:
@@ -69,10 +66,8 @@ class KafkaLog:
         self._positions, self._placed = PositionWriter(self._source, self._id.encode()), -1
         # `_ends` of the topics to which this session has committed; those to which it has written since
         self._committed, self._written = dict[str, dict[int, int]](), set[str]()
-        # existing topics; topics to create with the next commit; records of topics that do not exist, and their bytes
-        self._made = {*topics.made, *shared_topics(topology, topics)}
-        self._missing, self._waiting, self._waiting_bytes = set[str](), list[Record](), 0
-        self._waiting_topics = set[str]()
+        self._waiting = WaitingRecords(topology.log, {*topics.made, *shared_topics(topology, topics)})
+        self._made = self._waiting.made
         self._named = is_named(topology)
         self._searches, self._unpolled = list[Search](), 0
         self._open, self._began, self._longest = False, 0.0, timeout_ms / 1000
@@ -161,28 +156,19 @@ class KafkaLog:
     def ensure_topic(self, name: str) -> None:
         """Implements `OpenLog.ensure_topic`.
 
-        The next commit creates the topic of one of the first tables, or of a table that a query names. That of any
+        With the next commit, the topic of one of the first tables exists, or of a table that a query names. That of any
         other table is created when it has a record.
         """
         topic = self._routing.topic(name)
         if name not in self._ends:
             self._add(name)
-        if topic not in self._made and topic not in self._missing and (len(self._ends) <= AT_ONCE or self._named(name)):
-            self._missing.add(topic)
+        if topic not in self._made and (len(self._ends) <= AT_ONCE or self._named(name)):
+            self._waiting.ask(topic)
 
-    def _make_missing(self) -> None:
-        """Create the topics that the next commit needs, in one request, and produce the records that wait for them."""
-        self._missing |= self._waiting_topics
-        if not self._missing:
-            return
-        make_change_topics(self._topology.log, self._missing)
-        self._made |= self._missing
-        self._missing, waiting = set(), self._waiting
-        self._discard_waiting()
-        self._produce(waiting)
-
-    def _discard_waiting(self) -> None:
-        self._waiting, self._waiting_bytes, self._waiting_topics = [], 0, set()
+    def _finish_waiting(self) -> None:
+        """Wait until all topics exist, and produce the records that wait for them."""
+        if waiting := self._waiting.finish():
+            self._produce(waiting)
 
     def append(self, record: Record) -> None:
         """Implements `ChangeLog.append`. Waits while 100,000 records or 32 MiB are in flight."""
@@ -193,7 +179,9 @@ class KafkaLog:
         left = map(self._routed, records) if self._routing.shares_any else iter(records)
         while some := list(islice(left, _PIECE)):
             if not self._made.issuperset([record.topic for record in some]):
-                some = self._held_back(some)
+                some = self._waiting.ready(some)
+                if self._waiting.full:
+                    self._finish_waiting()
             self._produce(some)
 
     def _routed(self, record: Record) -> Record:
@@ -202,21 +190,6 @@ class KafkaLog:
         if topic == record.topic:
             return record
         return Record(topic, self._routing.stored_key(record.topic, record.key), record.value, record.partition)
-
-    def _held_back(self, records: Iterable[Record]) -> list[Record]:
-        """Return the records of topics that exist. The others wait for the next commit, or until there are too many."""
-        ready: list[Record] = []
-        for record in records:
-            if record.topic in self._made:
-                ready.append(record)
-                continue
-            self._waiting.append(record)
-            self._waiting_topics.add(record.topic)
-            self._waiting_bytes += len(record.key) + len(record.value or b"")
-        many = len(self._waiting) > _WAITING or len(self._waiting_topics) > _WAITING_TOPICS
-        if many or self._waiting_bytes > _WAITING_BYTES:
-            self._make_missing()
-        return ready
 
     def _produce(self, records: Iterable[Record]) -> None:
         produce, delivered = self._producer.produce, self._delivered
@@ -243,14 +216,14 @@ class KafkaLog:
     def undelivered(self, seconds: float = 0.0) -> int:
         """Return how many records Kafka has not acknowledged, after waiting at most `seconds` for that."""
         if seconds:
-            self._make_missing()
+            self._finish_waiting()
         with self._translated("append"):
             self._producer.poll(seconds)
         return len(self._producer) + len(self._waiting)
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Implements `ChangeLog.commit`. The checkpoint's record contains the end offset of each change topic, too."""
-        self._make_missing()
+        self._finish_waiting()
         with self._translated("commit"):
             self._begin()
             if self._producer.flush(TIMEOUT):
@@ -276,7 +249,7 @@ class KafkaLog:
 
     def abort(self) -> None:
         """Discard what was appended since the last commit. Implements `ChangeLog`."""
-        self._discard_waiting()
+        self._waiting.discard()
         if not self._open:
             return
         self._open = False
@@ -289,6 +262,7 @@ class KafkaLog:
         """Discard uncommitted records and drop the connections. Safe to call at any time."""
         for search in self._searches:
             search.given_up = True
+        self._waiting.close()
         self.abort()
         self._drop()
 

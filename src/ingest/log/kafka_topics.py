@@ -11,9 +11,10 @@ import logging
 import re
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -23,7 +24,7 @@ from cdc.model import dead_letter_end, naming
 from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.identifiers import fold_identifier
-from cdc.process.kafka_admin import INVALID_TOPIC, WantedTopic, add_partitions, create_topics
+from cdc.process.kafka_admin import INVALID_TOPIC, TopicMaker, WantedTopic, add_partitions, create_topics
 from cdc.topology.copies import declared_tables
 from cdc.topology.topology import Log, Source, Topology
 
@@ -159,25 +160,60 @@ def is_named(topology: Topology) -> Callable[[str], bool]:
     return named
 
 
-def make_change_topics(log: Log, names: Iterable[str]) -> None:
-    """Create change topics that do not exist, all at once. Raises Retriable while Kafka is unavailable, and UsageError
-    for a topic that Kafka refuses, or that has another number of partitions than the topology."""
-    wanted = sorted(names)
-    with _answering(log) as admin:
-        known = _existing(admin, wanted)
-        _make(
-            log,
-            [
-                WantedTopic(
-                    name=n, partitions=log.partitions, replication=log.replication_factor, config=_compacted(log)
-                )
-                for n in wanted
-                if n not in known
-            ],
-        )
-        found = _when_ready(admin, wanted)
-    for name in wanted:
-        _check_partitions(log, name, found[name])
+class NewTopics:
+    """Creates change topics that do not exist, over connections that stay open for the block.
+
+    All methods raise Retriable while Kafka is unavailable, and UsageError for a topic that Kafka refuses, or that has
+    another number of partitions than the topology. `pause`: seconds until the next `look`; 0 if no topic is under way.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._maker = log, TopicMaker(log.brokers)
+        self._stack = ExitStack()
+        self._left, self.pause, self._deadline = list[str](), 0.0, 0.0
+
+    def __enter__(self) -> NewTopics:
+        self._admin = self._stack.enter_context(_answering(self._log))
+        self._stack.callback(self._maker.close)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def request(self, names: Sequence[str]) -> None:
+        """Create topics, without waiting until their brokers accept requests."""
+        if not names:
+            return
+        known, log, config = _existing(self._admin, names), self._log, _compacted(self._log)
+        wanted = [
+            WantedTopic(name=name, partitions=log.partitions, replication=log.replication_factor, config=config)
+            for name in names
+            if name not in known
+        ]
+        _make(log, wanted, self._maker)
+        if not self._left:
+            self._deadline, self.pause = time.monotonic() + TIMEOUT, _LOOK
+        self._left += names
+
+    def look(self) -> list[str]:
+        """Return requested topics that are ready since the last call."""
+        # brokers learn of topics in the order of their creation, so later ones are not asked for before they are ready
+        some, later = self._left[:_BATCH], self._left[_BATCH:]
+        found = _described(self._admin, some) if some else {}
+        for name, partitions in found.items():
+            _check_partitions(self._log, name, partitions)
+        self._left = [name for name in some if name not in found] + later
+        if found:
+            self._deadline, self.pause = time.monotonic() + TIMEOUT, min(_LOOK + len(self._left) / 1000, _LONGEST_LOOK)
+        elif time.monotonic() > self._deadline:
+            raise _without_leader(self._left)
+        else:
+            self.pause = min(2 * self.pause, _LONGEST_LOOK)
+        if not self._left:
+            self.pause = 0.0
+        return list(found)
 
 
 def make_topic(log: Log, name: str, partitions: int, config: Mapping[str, str]) -> int:
@@ -257,11 +293,11 @@ def _partition_counts(admin: AdminClient) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=5.0).topics.items()}
 
 
-def _existing(admin: AdminClient, wanted: list[str]) -> set[str]:
+def _existing(admin: AdminClient, wanted: Sequence[str]) -> set[str]:
     """Return which of these topics exist. Asks only for them: a list of all topics grows with each batch."""
     found: set[str] = set()
     for at in range(0, len(wanted), _BATCH):
-        names = TopicCollection(wanted[at : at + _BATCH])
+        names = TopicCollection(list(wanted[at : at + _BATCH]))
         for name, answer in admin.describe_topics(names, request_timeout=TIMEOUT).items():
             try:
                 answer.result(TIMEOUT)
@@ -273,9 +309,10 @@ def _existing(admin: AdminClient, wanted: list[str]) -> set[str]:
     return found
 
 
-def _make(log: Log, topics: list[WantedTopic]) -> None:
+def _make(log: Log, topics: Sequence[WantedTopic], maker: TopicMaker | None = None) -> None:
     """Create topics. Raises UsageError for a name that Kafka refuses, and Retriable for other refusals."""
-    for name, refused in create_topics(log.brokers, topics).items():
+    refusals = create_topics(log.brokers, topics) if maker is None else maker.create(topics)
+    for name, refused in refusals.items():
         if refused.code == INVALID_TOPIC:  # another topic's name differs only in `.` and `_`
             remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"
             raise UsageError(f"Kafka refuses topic {name}: {refused.text}", remedy)
@@ -295,12 +332,16 @@ def _when_ready(admin: AdminClient, wanted: Collection[str]) -> dict[str, int]:
         if found:
             deadline, pause = time.monotonic() + TIMEOUT, _LOOK
         elif time.monotonic() > deadline:
-            shown = ", ".join(left[:10]) + (f" and {len(left) - 10} more topics" if len(left) > 10 else "")
-            raise Retriable(f"Kafka has no leader for {shown}")
+            raise _without_leader(left)
         if len(found) < len(some):
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_LOOK)
     return ready
+
+
+def _without_leader(names: Sequence[str]) -> Retriable:
+    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more topics" if len(names) > 10 else "")
+    return Retriable(f"Kafka has no leader for {shown}")
 
 
 def _described(admin: AdminClient, names: list[str]) -> dict[str, int]:

@@ -45,7 +45,11 @@ class MySqlChunks(ChunkThreads):
     """
 
     def __init__(self, source: Source, *, rows: int = CHUNK, lock: bool = False) -> None:
-        super().__init__(lambda: _reading(source, rows, lock), apart=source.snapshot is not None)
+        super().__init__(
+            lambda: _reading(source, rows, lock),
+            apart=source.snapshot is not None,
+            reusable=lambda reading: not reading.began,
+        )
         self._source = source
 
     def request(self, request: ChunkRequest) -> None:
@@ -75,6 +79,7 @@ class _Reading:
         self._primary, self._least = primary, LEAST_CHUNKS * rows
         self._pass: Iterator[list[Image]] | None = None
         self._high: Position | None = None
+        self.began = False  # a transaction has begun that shows the state of that moment
         self._set_up(connection)
 
     @property
@@ -180,6 +185,7 @@ class _Reading:
             yield list(_images(request.schema, rows))
 
     def _pass_begins(self, connection: Connection) -> Position:
+        self.began = True
         if self._maria or self._gtids:
             with translated(self._source, "begin a consistent snapshot"):
                 position = self._begin(connection)

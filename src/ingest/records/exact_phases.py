@@ -51,7 +51,8 @@ class ExactPhases:
     def __init__(self, images: Callable[[TableId], str] | None = None) -> None:
         self._images = images
         self._phases: PersistentMap[str, Phase] = PersistentMap()
-        self._complete = set[TableId]()
+        # tables of which a phase can begin: when asked, or only after a change with a number above `_tried`
+        self._complete, self._later, self._tried = set[TableId](), set[TableId](), 0
         self._ended = 0
         self.open: dict[TableId, int] = {}  # the tables in a phase, with its number: read for each event of the log
         self.begun = False  # there was a phase
@@ -61,7 +62,8 @@ class ExactPhases:
 
         `replayed` is the greatest sequence number before a rewind, while the log is read again: all phases that began
         up to it have ended."""
-        self._phases, self._complete, self.open = persistent(state.get(STATE, {})), set(), {}
+        self._phases, self.open = persistent(state.get(STATE, {})), {}
+        self._complete, self._later = set(), set()
         self._ended = max(state.get(ENDED, 0), replayed or 0)
         for name, (number, known) in list(self._phases.items()):
             table = named(name)
@@ -86,17 +88,30 @@ class ExactPhases:
             self._complete.add(table)
 
     @property
-    def complete(self) -> Collection[TableId]:
-        """Return the tables whose phase can begin as soon as nothing of them is being repaired."""
+    def any_complete(self) -> bool:
+        """Return whether a phase can begin, now or after the next change."""
+        return bool(self._complete or self._later)
+
+    def complete(self, sequence: int) -> Collection[TableId]:
+        """Return the tables whose phase can begin as soon as nothing of them is being repaired. `sequence` is the last
+        number of a change."""
+        if sequence != self._tried:
+            self._tried = sequence
+            self._complete |= self._later
+            self._later.clear()
         return tuple(self._complete)
 
-    def begin(self, table: TableId, sequence: int) -> None:
-        """Begin a phase after the last sequence number. Does nothing yet if the last phase has this number, too."""
+    def begin(self, table: TableId, sequence: int) -> bool:
+        """Begin a phase after the last sequence number. Returns False, and does nothing yet, if the last phase has this
+        number, too."""
         assert self._images is not None, "the source has exact phases"
-        if sequence > self._last(table.name):
-            self._complete.discard(table)
-            self._phases = self._phases.put(table.name, [sequence, self._images(table)])
-            self.open[table], self.begun = sequence, True
+        self._complete.discard(table)
+        if sequence <= self._last(table.name):
+            self._later.add(table)
+            return False
+        self._phases = self._phases.put(table.name, [sequence, self._images(table)])
+        self.open[table], self.begun = sequence, True
+        return True
 
     def _last(self, name: str) -> int:
         number: int = self._phases.get(name, (0, ""))[0]
@@ -105,6 +120,7 @@ class ExactPhases:
     def end(self, table: TableId) -> None:
         """End the phase of a table, if it is in one. The next one can begin after its next snapshot."""
         self._complete.discard(table)
+        self._later.discard(table)
         if table in self.open:
             self._end(table)
 
@@ -115,7 +131,7 @@ class ExactPhases:
 
     def end_all(self) -> None:
         """End the phases of all tables."""
-        self.end_each({*self._complete, *self.open})
+        self.end_each({*self._complete, *self._later, *self.open})
 
     def _end(self, table: TableId) -> None:
         number, images = self._phases[table.name]

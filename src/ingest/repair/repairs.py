@@ -342,12 +342,11 @@ class OpenRepairs:
         if not self._follow:
             return
         children, phases = {each.child for each in self.foreign_keys.known}, self.recorder.phases
-        for table in phases.complete:
+        for table in phases.complete(sequence):
             if table in children or table in self.snapshots.partial or not self._has_unique_keys(table):
                 phases.end(table)
             elif table not in self.repairs and table.name not in self.again and table.name not in quarantined:
-                phases.begin(table, sequence)
-                self.moved = True
+                self.moved = phases.begin(table, sequence) or self.moved
 
     def _has_unique_keys(self, table: TableId) -> bool:
         try:
