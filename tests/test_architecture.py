@@ -32,6 +32,7 @@ SYSTEMS: dict[str, set[str]] = {
     "hbase": {"happybase", "thriftpy2", "socket"},
     "solr": {"pysolr", "requests", "urllib.request", "http.client", "ssl"},
     "opensearch": {"opensearchpy", "urllib.request", "ssl"},
+    "iceberg": {"pyiceberg", "sqlalchemy"},
     "zk": {"kazoo"},
     "spark": {"pyspark", "py4j"},
     "tcp": {"socket", "socketserver", "ssl"},

@@ -25,6 +25,7 @@ PAGES = (
     "tailorbird.web.dashboard.pages.http_",
     "tailorbird.web.fleet.http_fleet_",
 )
+ICEBERG = ("tailorbird.verify.table.iceberg_", "tailorbird.verify.explain.iceberg_")
 ABSENT = (
     "pyspark",
     "fastapi",
@@ -37,6 +38,7 @@ ABSENT = (
     "pysolr",
     "kazoo",
     "sqlalchemy",
+    "pyiceberg",
 )
 
 # modules of the capture side that need an extra
@@ -93,6 +95,7 @@ BRINGS = {
     "kafka-python": {"kafka"},
     "fastapi": {"fastapi", "pydantic", "starlette"},
     "pandas": {"pandas", "numpy"},
+    "pyiceberg": {"pyiceberg", "pydantic", "requests"},
     "protobuf": {"google"},
     "pyspark": {"pyspark", "py4j"},
 }
@@ -152,13 +155,14 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "packages", "but"),
     [
-        ("joins", ["joins"], ()),
+        ("joins", ["joins"], ("joins.stores.iceberg.iceberg_",)),
+        ("iceberg", ["joins.stores.iceberg"], ()),
         ("indexer", ["indexer"], ()),
         ("gateway", ["ingest.gateway"], ()),
         ("poll", ["ingest.poll"], ()),
         ("formats", ["cdc.formats"], ()),
         ("dashboard", ["tailorbird.web.dashboard"], ()),
-        ("console", ["tailorbird"], PAGES),
+        ("console", ["tailorbird"], (*PAGES, *ICEBERG)),
     ],
 )
 def test_one_extra_installs_everything_its_stage_needs(extra: str, packages: list[str], but: tuple[str, ...]) -> None:

@@ -54,7 +54,8 @@ sources.
            └ verify/log/run_log_repair ─ verify/log/kafka_repair ─ verify/settling
        └ verify/table/run_table_stage                                                           the table
            └ verify/table/kept_rows, verify/verdict_text, verify/table/source_query             both ends
-               └ verify/table/hbase_stored_rows, verify/table/pg_stored_rows
+               └ verify/table/hbase_stored_rows, verify/table/pg_stored_rows,
+                 verify/table/iceberg_stored_rows
            └ verify/table/table_stage ─ verify/compare, verify/rounds                           the comparison
            └ verify/table/run_table_repair ─ operate/status/kafka_dead_letters
                └ verify/table/kafka_reread, verify/table/table_repair

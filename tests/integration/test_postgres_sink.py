@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,11 +11,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cdc.process.file_running import running
 from tailorbird.cli.cli_demo_steps import background_traffic
 from tailorbird.devtools.stack.proc_stack import Stack
-from tailorbird.operate.wait.run_wait import wait
 from tests.support.changing_topology import ChangingTopology, loaded_shop
+from tests.support.join_faults import equal, forget_state, kill_join
 from tests.support.pg_servers import PgServer
 from tests.support.waiting import wait_for
 
@@ -94,24 +91,6 @@ def evolving(stack: Stack, postgres: PgServer, tmp_path: Path, monkeypatch: pyte
         f" dbname: billing}}\n"
     )
     return made
-
-
-def kill_join(evolving: ChangingTopology) -> None:
-    """Kill the process of the joins at once, and wait until another one runs."""
-    (pid,) = {one.pid for one in running(evolving.name) if one.part.startswith("join") and not one.dead}
-    os.kill(pid, signal.SIGKILL)
-    wait_for(
-        lambda: any(one.pid != pid for one in running(evolving.name) if one.part.startswith("join") and not one.dead),
-        "the join does not start again",
-        120,
-    )
-
-
-def equal(evolving: ChangingTopology) -> bool:
-    """Wait until the table contains all that was committed, and return whether `verify` calls it equal."""
-    for source in ("shop", "crm"):
-        wait(str(evolving.file), source, until="table", timeout=400)
-    return set(evolving.outcomes().values()) == {"equal"}
 
 
 def test_a_table_in_postgresql_under_kills_a_swap_and_a_rebuild(evolving: ChangingTopology, postgres: PgServer) -> None:
@@ -204,9 +183,3 @@ def break_row(postgres: PgServer, schema: str) -> None:
         ).fetchone()
         assert row is not None
         connected.execute(f"UPDATE {row[0]} SET status = 'broken' WHERE id = (SELECT min(id) FROM {row[0]})".encode())
-
-
-def forget_state(evolving: ChangingTopology) -> None:
-    """Remove the state of the joins, as after the loss of a disk."""
-    for folder in sorted((Path(evolving.environ["TAILORBIRD_HOME"]) / "checkpoints").rglob("*"), reverse=True):
-        folder.rmdir() if folder.is_dir() else folder.unlink()

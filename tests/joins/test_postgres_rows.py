@@ -14,10 +14,11 @@ from cdc.model.tls import PostgresServer, Tls, libpq_parameters
 from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout, LayoutColumn
-from joins.runtime.records import RowGone, RowPut
+from joins.runtime.records import Record, RowGone, RowPut
 from joins.stores.postgres.pg_relations import relation_name, staging_of, view_name
-from joins.stores.postgres.pg_sink import RowTexts
+from joins.stores.postgres.pg_sink import RowTexts, staged_columns
 from joins.stores.postgres.relational import column_type, columns_of, to_text
+from joins.stores.staged import staged_rows
 
 UNFIT = (ValueError, TypeError, OverflowError, struct.error)
 TYPES = ("string", "int8", "int64", "uint64", "bytes", "decimal(9,3)", "date")
@@ -64,15 +65,15 @@ def test_a_value_that_is_not_of_its_type_is_refused(type_: str, value: Canonical
 def test_rows_that_do_not_fit_are_refused_alone() -> None:
     """The rest of a batch is staged: whole rows, and the keys of deleted ones."""
     layout = replace(LAYOUT, row_key=("int8",), nullable_key=())
-    texts = RowTexts(layout, attempt=4)
     values: list[Canonical] = ["x", 1, None, 5, "", "1.500", "1970-01-01Z"]
-    found = texts.of([RowPut(values, 9, b"t"), RowPut(["x", 300, *values[2:]], 9), RowGone([2]), RowGone([None])])
-    assert [row.fields for row in found.rows] == [
+    records: list[Record] = [RowPut(values, 9, b"t"), RowPut(["x", 300, *values[2:]], 9), RowGone([2]), RowGone([None])]
+    found = staged_rows(records, layout, RowTexts(layout, attempt=4))
+    assert [row.form for row in found.rows] == [
         ("x", "1", None, "5", "\\x", "1.500", "1970-01-01", "9", "\\x74", "4", "f"),
         (None, "2", None, None, None, None, None, "0", "\\x", "4", "t"),
     ]
     assert len(found.refused) == 1
-    assert len(texts.columns) == len(found.rows[0].fields)
+    assert len(staged_columns(layout)) == len(found.rows[0].form)
 
 
 @pytest.mark.parametrize("name", ["ctid", "_from", "x" * 64, "é" * 32])

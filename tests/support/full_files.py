@@ -72,6 +72,8 @@ hbase:
 postgres:
   {hostname: h, port: 5432, username: u, password: p, dbname: d, schema: s,
    ssl_mode: verify_ca, ssl_ca: c.pem, ssl_cert: c.pem, ssl_key: k.pem}
+iceberg:
+  {uri: "sqlite:///c.db", warehouse: "s3://b/w", namespace: n, interval: 1m, retain: 2h, properties: {s3.region: r}}
 solr: {url: "https://s:8983/solr", username: u, password: p, ca_file: ca.pem}
 joins: {isolation: process}
 """,

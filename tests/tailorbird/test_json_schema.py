@@ -36,6 +36,7 @@ NOT_BY_STRUCTURE = {
     "foreign_table_that_we_join": "a name that another part of the file has",
     "hbase_table_named_layouts": "a reserved name",
     "no_server_for_postgres": "a section that a value of another part of the file needs",
+    "no_catalog_for_iceberg": "a section that a value of another part of the file needs",
     "index_over_kafka_table": "a reference to another part of the file",
     "kafka_table_named_like_a_change_topic": "a name that another part of the file has",
     "kafka_table_named_like_a_control_topic": "a reserved name",

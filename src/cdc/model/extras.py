@@ -25,6 +25,7 @@ MODULES = frozenset(
         "py4j",
         "pyarrow",
         "pydantic",
+        "pyiceberg",
         "pymysqlreplication",
         "pysolr",
         "pyspark",

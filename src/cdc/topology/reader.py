@@ -31,6 +31,7 @@ from cdc.topology.reader_postgres import check_slots, read_postgres
 from cdc.topology.reader_rules import RULE, TOPIC_RULE, read_merged, read_rule
 from cdc.topology.reader_servers import (
     read_hbase,
+    read_iceberg,
     read_joins,
     read_log,
     read_opensearch,
@@ -71,13 +72,8 @@ def read_topology(
     sources: Mapping[str, Source] = top.take(
         "sources", {}, read=lambda v: named(v, SOURCE, _source), required=not foreign
     )
-    nothing = empty_mapping()
-    log = top.take("log", read=read_log) or read_log(nothing)
-    hbase = top.take("hbase", read=read_hbase) or read_hbase(nothing)
-    solr = top.take("solr", read=read_solr) or read_solr(nothing)
-    opensearch = top.take("opensearch", read=read_opensearch) or read_opensearch(nothing)
-    postgres = top.take("postgres", read=lambda v: read_postgres_server(v, name))
-    joins = top.take("joins", read=read_joins) or read_joins(nothing)
+    servers = _servers(name, top)
+    joins = top.take("joins", read=read_joins) or read_joins(empty_mapping())
     # without tables the sources are only captured into their topics
     tables: Mapping[str, Table] = top.take("tables", {}, read=lambda v: _tables(v, sources))
     indexes: Mapping[str, Index] = top.take(
@@ -90,18 +86,14 @@ def read_topology(
         name=name,
         file=file,
         sources=sources,
-        log=log,
-        hbase=hbase,
-        solr=solr,
-        opensearch=opensearch,
         tables=tables,
         indexes=indexes,
         dashboards=dashboards,
         foreign_tables=foreign,
         joins=joins,
-        postgres=postgres,
         checks=checks,
         lines=reader.lines,
+        **servers,
     )
     _check_references(topology)
     check_slots(topology)
@@ -109,6 +101,19 @@ def read_topology(
     check_names(topology)
     check_checks(topology)
     return topology
+
+
+def _servers(topology: str, top: Section) -> Mapping[str, Any]:
+    """Read the servers, by the name of their field in `Topology`."""
+    nothing = empty_mapping()
+    return {
+        "log": top.take("log", read=read_log) or read_log(nothing),
+        "hbase": top.take("hbase", read=read_hbase) or read_hbase(nothing),
+        "solr": top.take("solr", read=read_solr) or read_solr(nothing),
+        "opensearch": top.take("opensearch", read=read_opensearch) or read_opensearch(nothing),
+        "postgres": top.take("postgres", read=lambda v: read_postgres_server(v, topology)),
+        "iceberg": top.take("iceberg", read=lambda v: read_iceberg(v, topology)),
+    }
 
 
 def read_source(text: str, *, name: str, file: str) -> Source:
@@ -306,6 +311,9 @@ def _check_references(topology: Topology) -> None:
         if table.sink == "postgres" and topology.postgres is None:
             what = "no server for `sink: postgres`"
             raise topology.error(f"tables.{table.name}", what, "a section `postgres:` with hostname, dbname and login")
+        if table.sink == "iceberg" and topology.iceberg is None:
+            what = "no catalog for `sink: iceberg`"
+            raise topology.error(f"tables.{table.name}", what, "a section `iceberg:` with uri and warehouse")
     for dashboard in topology.dashboards.values():
         if dashboard.index not in topology.indexes:
             path = f"dashboards.{dashboard.name}.index"

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from cdc.grammar.forms import ADDRESS, DURATION, FILLED, NAMED, TEXT, TEXTS, chosen, matching, number, one_of
+from cdc.grammar.forms import ADDRESS, DURATION, FILLED, NAMED, TEXT, TEXTS, chosen, mapping, matching, number, one_of
 from cdc.grammar.keys import DeclaredKey, Keys, Section, section
 from cdc.grammar.values import Value
 from cdc.model.brokers import TOKEN, Brokers, KafkaSecurity, Mechanism, Protocol
 from cdc.model.errors import MissingSecret, TopologyError
 from cdc.model.naming import TopicRouting
 from cdc.model.tls import PostgresServer
+from cdc.stored.lakehouse import IcebergCatalog
 from cdc.topology.reader_tls import TLS, read_tls
 from cdc.topology.roles import ROLES, has_login
 from cdc.topology.topology import HBase, Isolation, Joins, Log, OpenSearch, Solr
@@ -154,6 +155,17 @@ POSTGRES: Keys = {
     "schema": DeclaredKey(form=NAMED, about="The schema of the joined tables. Default: the topology's name."),
     **TLS,
 }
+ICEBERG: Keys = {
+    "uri": DeclaredKey(
+        form=FILLED, about="The catalog's database, as a URL of SQLAlchemy; take a password from a variable.",
+        required=True,
+    ),
+    "warehouse": DeclaredKey(form=FILLED, about="The folder of the files: a path or a URL (s3://…).", required=True),
+    "namespace": DeclaredKey(form=NAMED, about="The namespace of the joined tables. Default: the topology's name."),
+    "interval": DeclaredKey(form=DURATION, about="The shortest time between two commits of a table.", default="10s"),
+    "retain": DeclaredKey(form=DURATION, about="Replaced files are deleted after this time.", default="1h"),
+    "properties": DeclaredKey(form=mapping(TEXT), about="Properties of PyIceberg, e.g. s3.endpoint."),
+}  # fmt: skip
 JOINS: Keys = {
     "isolation": DeclaredKey(
         form=one_of(*get_args(Isolation)),
@@ -291,6 +303,21 @@ def read_postgres_server(value: Value, topology: str) -> PostgresServer:
         password=s.take("password"),
         dbname=s.take("dbname"),
         schema=s.take("schema", topology),
+    )
+    s.end()
+    return found
+
+
+def read_iceberg(value: Value, topology: str) -> IcebergCatalog:
+    """Read `iceberg:`, the catalog of tables with `sink: iceberg`. The namespace has the topology's name by default."""
+    s = Section(value, ICEBERG)
+    found = IcebergCatalog(
+        uri=s.take("uri"),
+        warehouse=s.take("warehouse"),
+        namespace=s.take("namespace", topology),
+        interval=s.take("interval"),
+        retain=s.take("retain"),
+        properties=tuple(s.take("properties", {}).items()),
     )
     s.end()
     return found

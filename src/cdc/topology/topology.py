@@ -17,14 +17,15 @@ from cdc.model.polling import Poll
 from cdc.model.schema import TableId
 from cdc.model.tls import TLS_IF_OFFERED, PostgresServer, SearchServer, SecuredAddress, Tls, is_loopback
 from cdc.stored.foreign import ForeignTable
+from cdc.stored.lakehouse import IcebergCatalog
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
 SnapshotMode = Literal["initial", "never"]
-SinkKind = Literal["hbase", "kafka", "postgres"]
+SinkKind = Literal["hbase", "kafka", "postgres", "iceberg"]
 IndexKind = Literal["solr", "opensearch"]
 # stores whose tables publish barriers, and can be compared with the sources
-COMPARABLE: tuple[SinkKind, ...] = ("hbase", "postgres")
+COMPARABLE: tuple[SinkKind, ...] = ("hbase", "postgres", "iceberg")
 SchemaChangeBehavior = Literal["evolve", "lenient", "exception"]
 Delivery = Literal["exactly_once", "at_least_once"]
 TopicForm = Literal["debezium", "maxwell", "upsert"]
@@ -205,9 +206,8 @@ class HBase:
     """Addresses (`host:port`) of HBase's Thrift server and ZooKeeper.
 
     Indexers listen at the address `bind`. HBase's region servers reach them under the name `advertised_host`.
-    `region_servers` are the hosts and networks that may connect; empty: those that ZooKeeper lists, and the hosts
-    of `thrift` and `zookeeper`. A row whose timestamp is more than `clock_tolerance` seconds in the future is not
-    indexed."""
+    `region_servers` are the hosts and networks that may connect; empty: those that ZooKeeper lists, and the hosts of
+    `thrift` and `zookeeper`. A row whose timestamp is more than `clock_tolerance` seconds ahead is not indexed."""
 
     thrift: str
     zookeeper: str
@@ -330,6 +330,7 @@ class Topology:
     joins: Joins = Joins()
     checks: Mapping[str, Check] = field(default_factory=dict)
     postgres: PostgresServer | None = None
+    iceberg: IcebergCatalog | None = None
     opensearch: OpenSearch = OpenSearch(url="http://127.0.0.1:9200")
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 

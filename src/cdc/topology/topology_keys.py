@@ -22,13 +22,15 @@ from cdc.grammar.values import NAME
 from cdc.topology.reader_checks import CHECK
 from cdc.topology.reader_foreign import FOREIGN
 from cdc.topology.reader_panels import DASHBOARD
-from cdc.topology.reader_servers import HBASE, JOINS, LOG, OPENSEARCH, POSTGRES, SOLR
+from cdc.topology.reader_servers import HBASE, ICEBERG, JOINS, LOG, OPENSEARCH, POSTGRES, SOLR
 from cdc.topology.source_keys import SOURCE
 from cdc.topology.topology import IndexKind, SchemaChangeBehavior, SinkKind
 
 COPY: Keys = {
     "family": DeclaredKey(form=NAMED, about="The column family.", default="d"),
-    "salt_buckets": DeclaredKey(form=number(1, 255), about="Regions of the HBase table.", default="2"),
+    "salt_buckets": DeclaredKey(
+        form=number(1, 255), about="Regions of the HBase table; buckets of a table in Iceberg.", default="2"
+    ),
     "engine": DeclaredKey(form=one_of("jvm"), about="No effect; accepted because older files have it."),
     "state_partitions": DeclaredKey(
         form=number(1, 1000), about="Partitions of the join's state. Default: half of the driver's cores, at least 2."
@@ -38,7 +40,7 @@ COPY: Keys = {
     ),
     "sink": DeclaredKey(
         form=one_of(*get_args(SinkKind)),
-        about="The destination; `kafka`: a compacted topic; `postgres`: a table of the server in `postgres:`.",
+        about="The destination; `kafka`: a compacted topic; `postgres`, `iceberg`: a table of that section's server.",
         default="hbase",
     ),
     "schema_change_behavior": DeclaredKey(
@@ -92,6 +94,7 @@ TOPOLOGY: Keys = {
     "solr": DeclaredKey(form=section(SOLR), about="Solr, where indexes are by default."),
     "opensearch": DeclaredKey(form=section(OPENSEARCH), about="OpenSearch, where indexes with `type: opensearch` are."),
     "postgres": DeclaredKey(form=section(POSTGRES), about="PostgreSQL, where tables with `sink: postgres` are stored."),
+    "iceberg": DeclaredKey(form=section(ICEBERG), about="The Iceberg catalog of tables with `sink: iceberg`."),
     "joins": DeclaredKey(form=section(JOINS), about="Settings of all joins."),
     "tables": DeclaredKey(
         form=ValueForm(read=read_elsewhere, schema=_TABLES),

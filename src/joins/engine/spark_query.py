@@ -38,6 +38,8 @@ from joins.stores.proc_retry import patiently, report_waiting
 from joins.stores.sink_interfaces import Clock, Cut, Run, Target, Writer
 
 _ASK_STATE_EVERY_MS = 10_000
+_PAUSE = 0.2
+_LATE = 3  # a table whose oldest missing change is older than so many intervals does not wait
 TICK = "1 second"  # the time between batches of a query with conditions on the time, which also run without changes
 
 log = structlog.get_logger()
@@ -173,7 +175,8 @@ class BatchSink:
 
         Raises Retriable if the query must restart first, to learn the truncation points of the batch before.
         """
-        self.metrics.health.begun(time.monotonic())
+        began = time.monotonic()
+        self.metrics.health.begun(began)
         try:
             with self._busy:
                 if self.ends:
@@ -184,6 +187,14 @@ class BatchSink:
             raise
         finally:
             self.metrics.health.ended()
+        while self._early(time.monotonic() - began):
+            time.sleep(_PAUSE)
+
+    def _early(self, passed: float) -> bool:
+        """Return whether the next batch should wait, because each is a commit that costs more than its rows."""
+        if passed >= self.sink.interval or not self.record.complete or self.ends or self.stopped():
+            return False
+        return all(lag.seconds < _LATE * self.sink.interval for lag in self.lags().values())
 
     def _write(self, rows: DataFrame, batch: int) -> None:
         clock = clock_of(self.checkpoint.spark, batch) if self.plan.by_clock else None

@@ -15,11 +15,9 @@ from cdc.model.brokers import Brokers
 from cdc.model.naming import dead_letter_topic, hbase_table
 from cdc.stored.cells import RowCodec
 from cdc.stored.layout import Layout
-from cdc.topology.topology import SchemaChangeBehavior
 from joins.query.plan import Plan
 from joins.runtime.chunks import folded
-from joins.runtime.cuts import Positions
-from joins.runtime.sink import OpenRow, Report, barriers, dead_letter, next_timestamp, settlements, writes_of
+from joins.runtime.sink import OpenRow, Report, barriers, dead_letter, settlements, writes_of
 from joins.stores.arrow_messages import messages_of, report_batch
 from joins.stores.evolution import fitted, places
 from joins.stores.hbase_table import JoinedTable, connection, write_rows
@@ -27,32 +25,14 @@ from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
 from joins.stores.proc_retry import as_long_as_it_takes
 from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
+from joins.stores.stored_target import StoredTarget
 from joins.stores.timestamps import BatchTimestamps
 
 _TIMESTAMPS_KEPT = 200
 
 
-class HBaseTarget:
-    """A joined table in HBase. `servers` are the Kafka brokers for dead letters."""
-
-    def __init__(self, table: JoinedTable, servers: Brokers) -> None:
-        self.table, self.servers = table, servers
-
-    def check(self, file: str) -> None:
-        """Raise UsageError if a table or its column family is missing."""
-        self.table.check(file)
-
-    def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
-        """Return the layout to write (`joins.stores.evolution`), and store it if it is new."""
-        return self.table.settle_layout(layout, behavior)
-
-    def first_timestamp(self, now_ms: int) -> int:
-        """Return a timestamp that is greater than that of every write so far."""
-        return next_timestamp(now_ms, self.table.last_timestamp())
-
-    def reached(self) -> Positions:
-        """Return the source positions in the last barrier."""
-        return self.table.reached()
+class HBaseTarget(StoredTarget[JoinedTable]):
+    """A joined table in HBase."""
 
     def sink(self, run: Run, clock_ms: Clock) -> HBaseSink:
         """Return the writer for a run's next batches."""
@@ -62,6 +42,7 @@ class HBaseTarget:
 class HBaseSink:
     """Writes the batches of a run. At least once, but a repeated write produces the same cells."""
 
+    interval = 0.0
     by_row = False  # a put's timestamp beats a delete's, whichever task writes it
 
     def __init__(self, table: JoinedTable, servers: Brokers, run: Run, clock_ms: Clock) -> None:

@@ -56,6 +56,7 @@ class KafkaSink:
     """Writes the batches of a run. At least once: repeated records are equal, and the newest of a key is the row's
     state."""
 
+    interval = 0.0
     by_row = True  # so that a put follows the delete that it beats
 
     def __init__(self, topic: UpsertTopic, run: str) -> None:

@@ -1,4 +1,5 @@
-"""The interface between a join and the sink of its rows. `hbase_sink`, `kafka_sink` and `pg_sink` implement it."""
+"""The interface between a join and the sink of its rows. `hbase_sink`, `kafka_sink`, `pg_sink` and
+`iceberg_sink` implement it."""
 
 from __future__ import annotations
 
@@ -54,6 +55,8 @@ class TableSink(Protocol):
 
     by_row: bool
     """True if a task needs all messages of a row, one after the other."""
+    interval: float
+    """Seconds between the beginnings of two batches of a table that keeps up; 0 for none."""
 
     def begin(self, batch: int) -> None:
         """Prepare a batch, which may be a repeated one, before its first write."""

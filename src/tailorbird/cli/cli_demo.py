@@ -30,7 +30,7 @@ def demo(
         "", "--topology", help="Another topology of the shop, by file or name: revenue, two-engines."
     ),
     fleet: bool = typer.Option(False, "--fleet", help="Capture by agents, through a gateway over mTLS: docs/fleet.md."),
-    sink: str = typer.Option("", "--sink", metavar="postgres", help="Also store the table in PostgreSQL: docs/sql.md."),
+    sink: str = typer.Option("", "--sink", metavar="NAME", help="Also store the table in `postgres` or `iceberg`."),
     index: str = typer.Option("", "--index", metavar="opensearch", help="Index in OpenSearch: docs/indexing.md."),
     keep: bool = typer.Option(False, "--keep", help="Keep the local stack running at the end."),
 ) -> None:
@@ -47,7 +47,7 @@ def demo(
 
     Example: tailorbird demo --fleet --for 60s --json
 
-    Example: tailorbird demo --sink postgres --for 60s
+    Example: tailorbird demo --sink iceberg --for 60s
 
     Example: tailorbird demo --index opensearch --for 60s
     """
@@ -79,8 +79,8 @@ def demo(
 
 def _named(file: str, sink: str, index: str) -> str:
     """Return the file or name of the topology that the options choose."""
-    if sink not in ("", "postgres") or (sink and file):
-        raise UsageError(f"--sink {sink}", "--sink postgres, without --topology")
+    if sink not in ("", "postgres", "iceberg") or (sink and file):
+        raise UsageError(f"--sink {sink}", "--sink postgres or --sink iceberg, without --topology")
     if index not in ("", "opensearch") or (index and (file or sink)):
         raise UsageError(f"--index {index}", "--index opensearch, without --topology and --sink")
     return file or sink or index or "shop"

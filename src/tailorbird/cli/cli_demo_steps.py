@@ -135,9 +135,9 @@ def _behind(topology: Topology, shop: MySqlShop, positions: dict[str, CapturedPo
             if visible.get(source, -1) < position.sequence:
                 return f"{index.collection} shows {source} up to {visible.get(source, 0)} of {position.sequence}"
     for table in topology.tables.values():
-        if table.sink == "postgres":
+        if table.sink in ("postgres", "iceberg"):
             stored = target_of(topology, table).reached()
             for source, position in positions.items():
                 if int(stored.get(source, {"sequence": -1})["sequence"]) < position.sequence:
-                    return f"{table.name} in PostgreSQL lags {source}"
+                    return f"{table.name} in {table.sink} lags {source}"
     return ""

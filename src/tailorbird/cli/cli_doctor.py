@@ -16,6 +16,7 @@ from tailorbird.operate.status.selection import MOST, ListChoice, cut
 if TYPE_CHECKING:
     from cdc.model.schema import TableId, TableSchema
     from cdc.model.tls import PostgresServer
+    from cdc.stored.lakehouse import IcebergCatalog
     from cdc.topology.topology import Source, Topology
     from tailorbird.operate.doctor.doctor import Checkup
 
@@ -99,6 +100,24 @@ def _stored_tables(server: PostgresServer) -> Checkup:
     return finding("it may not create its schemas" if statements else "", "; ".join(statements))
 
 
+def _stored_files(catalog: IcebergCatalog) -> Checkup:
+    """Check whether the catalog of tables with `sink: iceberg` can be opened, and files be written in its warehouse."""
+    from cdc.model.extras import extras_named
+    from tailorbird.operate.doctor.doctor import Checkup
+
+    try:
+        with extras_named("iceberg"):
+            from joins.stores.iceberg.iceberg_server import check_warehouse
+
+        check_warehouse(catalog)
+    except TailorbirdError as error:
+        return Checkup(
+            subject="iceberg", check="reachable", status="fault", found=error.message, remedy=error.hint
+        )  # fmt: skip
+    found = f"{catalog.warehouse}, namespace {catalog.namespace}"
+    return Checkup(subject="iceberg", check="reachable", status="ok", found=found, remedy="")
+
+
 def findings(topology: Topology) -> Iterator[Checkup]:
     """Yield the findings one after the other, as the servers answer."""
     from tailorbird.operate.doctor.doctor import judge_queries, reached
@@ -120,6 +139,8 @@ def findings(topology: Topology) -> Iterator[Checkup]:
         return
     if topology.postgres is not None:
         yield _stored_tables(topology.postgres)
+    if topology.iceberg is not None:
+        yield _stored_files(topology.iceberg)
     hbase = topology.hbase
     address = f"{hbase.thrift}, ZooKeeper {hbase.zookeeper}"
     problem = master_problem(zookeeper=hbase.zookeeper, thrift=hbase.thrift)

@@ -128,6 +128,11 @@ class PostgresTable:
             barrier=None if barrier is None else load_barrier(barrier),
         )  # fmt: skip
 
+    def layout(self) -> Layout | None:
+        """Return the layout of the newest run; None before the first."""
+        state = self.state()
+        return state.layout if state else None
+
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
         """Return the layout to write (`joins.stores.evolution`), and store it if it is new."""
         wanted = replace(layout, salt_buckets=1)

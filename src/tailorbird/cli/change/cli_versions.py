@@ -16,7 +16,7 @@ from tailorbird.operate.wait.goal import NotYet
 
 if TYPE_CHECKING:
     from indexer.rebuild.moving import NameMove
-    from joins.stores.postgres.pg_table import PostgresTable
+    from joins.process.targets import VersionedTable
     from tailorbird.cli.change.cli_connected import ConnectedServers
     from tailorbird.deploy.plan.rollout import IndexVersions
     from tailorbird.provision.apply import Outcome
@@ -82,8 +82,9 @@ class VersionRollout:
         self._verify(called)
 
     def move(self, name: str, number: int) -> IndexVersions:
-        """Point the query names to the indexes of a version, and its view in PostgreSQL to its rows. Return the names
-        of all versions' indexes."""
+        """Point the query names to the indexes of a version, and readers' name in PostgreSQL or Iceberg to its rows.
+
+        Return the names of all versions' indexes."""
         one = self.versions.tables[name]
         called, was = version_name(name, number), version_name(name, one.serving)
         self._at(f"move what queries see from {was} to {called}")
@@ -96,15 +97,14 @@ class VersionRollout:
                     known[one.serving] = replace(old, collection=move.run())
                 known[number] = replace(new, collection=old.collection)
                 self._moves[name].append(move)
-        if one.tables[number].sink == "postgres":
-            self._postgres_table(one.tables[number]).show()
+        if (stored := self._stored(one.tables[number])) is not None:
+            stored.show()
         return indexes
 
-    def _postgres_table(self, table: Table) -> PostgresTable:
-        from joins.stores.postgres.pg_table import PostgresTable
+    def _stored(self, table: Table) -> VersionedTable | None:
+        from joins.process.targets import versioned_table
 
-        assert self.topology.postgres is not None, "the reader of topologies requires it"
-        return PostgresTable(self.topology.postgres, table.name)
+        return versioned_table(self.topology, table)
 
     def moved(self, name: str) -> None:
         """Delete the records of the move, after the new names are stored."""
@@ -225,8 +225,8 @@ class VersionRollout:
             for collection in collections:
                 if admin.exists(collection):
                     admin.remove(collection)
-        if table.sink == "postgres":
-            self._postgres_table(table).drop()
+        if (stored := self._stored(table)) is not None:
+            stored.drop()
         called = hbase_table(self.topology.name, table.name)
         if called in hbase.tables(self.topology.name):
             hbase.drop_table(called)

@@ -119,8 +119,9 @@ def _topics(topology: Topology, table: Table) -> frozenset[str]:
 def _meanwhile(table: Table) -> str:
     if table.sink == "kafka":
         return "until the first complete cut, readers of its topic see old and new rows together"
-    if table.sink == "postgres":
-        return "until the first complete cut, readers of its view see the former rows"
+    if table.sink in ("postgres", "iceberg"):
+        name = "view" if table.sink == "postgres" else "table"
+        return f"until the first complete cut, readers of its {name} see the former rows"
     return _MEANWHILE
 
 

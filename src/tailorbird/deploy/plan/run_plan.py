@@ -12,7 +12,7 @@ from cdc.stored.layout import Layout
 from cdc.topology.topology import Index, Topology
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.engine.file_checkpoint import measured_rate, stored_record
-from joins.stores.postgres.pg_table import PostgresTable
+from joins.process.targets import versioned_table
 from tailorbird.deploy.plan.change import Change
 from tailorbird.deploy.plan.hbase_seen import counted_rows
 from tailorbird.deploy.plan.kafka_seen import SeenTopics, fleet_sources, reported_schemas, seen_topics
@@ -92,9 +92,8 @@ def _states(topology: Topology) -> Mapping[str, SeenState]:
 def _layouts(topology: Topology, tables: frozenset[str]) -> Mapping[str, Layout]:
     found = dict[str, Layout | None]()
     for name, table in topology.tables.items():
-        if table.sink == "postgres" and topology.postgres is not None:
-            state = PostgresTable(topology.postgres, name).state()
-            found[name] = state.layout if state else None
+        if (stored := versioned_table(topology, table)) is not None:
+            found[name] = stored.layout()
         elif layouts_table(topology.name) in tables:
             found[name] = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=name).newest()
     return {name: layout for name, layout in found.items() if layout is not None}

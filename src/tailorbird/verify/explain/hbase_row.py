@@ -9,20 +9,21 @@ from typing import Any
 
 from cdc.model.errors import UsageError
 from cdc.model.naming import hbase_table
-from cdc.model.types import Canonical
 from cdc.stored.cells import FROM, RowCodec, layout_id_of
 from cdc.stored.traces import entries_of
 from cdc.topology.topology import Table, Topology
 from indexer.table.hbase_layouts import StoredLayouts
 from joins.stores.hbase_table import HBaseConnection
 from tailorbird.verify.explain.explanation import TracedRow
+from tailorbird.verify.explain.traced_rows import TracedRows
 
 
-class JoinedRows:
+class JoinedRows(TracedRows):
     """Reads rows of one joined table. Raises Retriable while HBase is unavailable, UsageError if the table is
     missing or empty."""
 
     def __init__(self, topology: Topology, table: Table) -> None:
+        self.name = table.name
         self._table, self._name = table, hbase_table(topology.name, table.name)
         self._thrift = topology.hbase.thrift
         self._layouts = StoredLayouts(self._thrift, topology=topology.name, table=table.name)
@@ -30,15 +31,6 @@ class JoinedRows:
         if newest is None:
             raise UsageError(f"table {table.name} has no layout yet", "has its join run? `tailorbird run`")
         self.layout = newest
-
-    def row(self, key: Mapping[str, Canonical]) -> TracedRow | None:
-        """Return the row with this key, or None. Raises UsageError for an invalid key."""
-        try:
-            row_key = RowCodec(self.layout).row_key(key)
-        except (ValueError, TypeError, AttributeError, struct.error) as error:
-            what = f"{dict(key)} is not a key of {self._table.name}: {error}"
-            raise UsageError(what, "give the values of its row_key columns") from error
-        return self.row_at(row_key)
 
     def row_at(self, row_key: bytes) -> TracedRow | None:
         """Return the row at an HBase row key, which includes the salt byte, or None. Raises UsageError if a cell is

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping
-
 from cdc.model.errors import UsageError
-from cdc.model.types import Canonical
 from cdc.stored.cells import RowCodec
 from cdc.stored.traces import entries_of
 from cdc.topology.topology import Table, Topology
@@ -15,29 +11,21 @@ from joins.stores.postgres.pg_server import Transaction
 from joins.stores.postgres.pg_table import PostgresTable
 from joins.stores.postgres.relational import BATCH, TIMESTAMP, TRACE, quoted, shown
 from tailorbird.verify.explain.explanation import TracedRow
+from tailorbird.verify.explain.traced_rows import TracedRows
 from tailorbird.verify.table.pg_stored_rows import served, values_of_texts, where_key
 
 
-class PostgresTracedRows:
+class PostgresTracedRows(TracedRows):
     """Reads rows of one joined table. Raises Retriable while the server is unavailable, UsageError if the table has no
     complete result yet."""
 
     def __init__(self, topology: Topology, table: Table) -> None:
         assert topology.postgres is not None, "the reader of topologies requires it"
-        self._table = PostgresTable(topology.postgres, table.name)
+        self.name, self._table = table.name, PostgresTable(topology.postgres, table.name)
         state = self._table.state()
         if state is None or state.served is None:
             raise UsageError(f"table {table.name} has no complete result yet", "has its join run? `tailorbird run`")
         self.layout = state.served
-
-    def row(self, key: Mapping[str, Canonical]) -> TracedRow | None:
-        """Return the row with this key, or None. Raises UsageError for an invalid key."""
-        try:
-            row_key = RowCodec(self.layout).row_key(key)
-        except (ValueError, TypeError, AttributeError, struct.error) as error:
-            what = f"{dict(key)} is not a key of {self._table.name}: {error}"
-            raise UsageError(what, "give the values of its row_key columns") from error
-        return self.row_at(row_key)
 
     def row_at(self, row_key: bytes) -> TracedRow | None:
         """Return the row at a row key, or None."""

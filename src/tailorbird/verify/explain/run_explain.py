@@ -10,10 +10,11 @@ from dataclasses import replace
 import orjson
 
 from cdc.model.errors import Retriable, UsageError
+from cdc.model.extras import extras_named
 from cdc.model.types import Canonical
 from cdc.stored.layout import Layout
 from cdc.stored.traces import Origin
-from cdc.topology.topology import Topology
+from cdc.topology.topology import Table, Topology
 from joins.query.drift import remembering
 from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
@@ -23,8 +24,19 @@ from tailorbird.verify.explain.explanation import Explanation, TracedEvent, Trac
 from tailorbird.verify.explain.hbase_row import JoinedRows
 from tailorbird.verify.explain.kafka_event import MissingRecord, RecordReader
 from tailorbird.verify.explain.pg_row import PostgresTracedRows
+from tailorbird.verify.explain.traced_rows import TracedRows
 
 _SCHEMAS = 10.0  # seconds
+
+
+def traced_rows(topology: Topology, table: Table) -> TracedRows:
+    """Return the reader of a table's rows with their traces."""
+    if table.sink == "iceberg":
+        with extras_named("iceberg"):
+            from tailorbird.verify.explain.iceberg_row import IcebergTracedRows
+
+        return IcebergTracedRows(topology, table)
+    return PostgresTracedRows(topology, table) if table.sink == "postgres" else JoinedRows(topology, table)
 
 
 class Explainer(contextlib.AbstractContextManager["Explainer"]):
@@ -36,8 +48,7 @@ class Explainer(contextlib.AbstractContextManager["Explainer"]):
         if table not in topology.tables:
             raise UsageError(f"{topology.file}: no table {table}", "one of " + ", ".join(topology.tables))
         self.table = topology.tables[table]
-        of = PostgresTracedRows if self.table.sink == "postgres" else JoinedRows
-        self._rows = of(topology, self.table)
+        self._rows = traced_rows(topology, self.table)
         self._versions = _versions(topology, table)
         schemas = {table_id: remembering(list(some)) for table_id, some in self._versions.items()}
         self.plan = compile_plan(topology, self.table, schemas)

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
 from cdc.model.errors import Fatal, Retriable, Skippable, UsageError
-from cdc.stored.cells import Barrier, RowCodec, document_id, layout_id_of
+from cdc.stored.cells import RowCodec, document_id, layout_id_of
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
 from indexer.index.collapse import RowChange
 from indexer.table.hbase_layouts import StoredLayouts
 from indexer.table.hbase_scan import PAGE, TableScan
-from joins.stores.hbase_table import joined_table, write_rows
+from joins.stores.hbase_table import JoinedTable, joined_table, write_rows
 from tailorbird.verify.proc_prefetch import rows_in_order
 from tailorbird.verify.settling import SettlingPolicy
-from tailorbird.verify.table.covering import uncovered
+from tailorbird.verify.table.proc_barriers import BarrierReader
 from tailorbird.verify.table.table_stage import Stored
-
-_POLL = 0.1
 
 log = structlog.get_logger()
 
 
-class StoredRows:
+class StoredRows(BarrierReader[JoinedTable]):
     """Reads rows by hexadecimal key, for one thread.
 
     Raises Retriable while HBase is unavailable, UsageError if the table is missing."""
@@ -34,10 +31,10 @@ class StoredRows:
     store = "HBase"
 
     def __init__(self, topology: Topology, table: Table, *, settling: SettlingPolicy) -> None:
-        self._buckets, self._settling = table.salt_buckets, settling
+        super().__init__(joined_table(topology, table), settling)
+        self._buckets = table.salt_buckets
         self._scanned = TableScan(topology, table)
         self.layouts = StoredLayouts(topology.hbase.thrift, topology=topology.name, table=table.name)
-        self.joined = joined_table(topology, table)
         self._codecs: dict[int, RowCodec] = {}
 
     def check(self, file: str) -> None:
@@ -47,10 +44,6 @@ class StoredRows:
     def layout(self) -> Layout | None:
         """Return the newest layout, None before the first."""
         return self.layouts.newest()
-
-    def barrier(self) -> Barrier | None:
-        """Return the newest barrier, None before the first."""
-        return self.joined.barrier()
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
         """Yield (row key in hexadecimal, row) of every row, in the order of the keys.
@@ -78,27 +71,6 @@ class StoredRows:
             joined.count_repair,
             lambda timestamp, keys: write_rows(joined.hbase, joined.table, joined.family, keys, (), timestamp),
         )
-
-    def written(self) -> int:
-        """Return the newest timestamp (ms) of any batch or barrier."""
-        return self.joined.last_timestamp()
-
-    def clock(self) -> int | None:
-        """Return what `now()` means in the table (ms), by its newest barrier. None if its query does not use it."""
-        barrier = self.joined.barrier()
-        return None if barrier is None else barrier.clock
-
-    def wait(self, positions: Mapping[str, str]) -> int | None:
-        """Wait for a barrier at or after the positions. Return its timestamp, or None if the settling policy gives
-        up."""
-        self._settling.begin(time.monotonic())
-        while True:
-            barrier = self.joined.barrier()
-            if barrier is not None and not uncovered(positions, barrier.positions):
-                return barrier.timestamp
-            if self._settling.used_up(barrier and barrier.timestamp, time.monotonic()):
-                return None
-            time.sleep(_POLL)
 
     def _stored(self, change: RowChange) -> Stored:
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from cdc.model.errors import Skippable, UsageError
 from cdc.model.types import Canonical
-from cdc.stored.cells import Barrier, RowCodec, document_id
+from cdc.stored.cells import RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Table, Topology
 from joins.stores.postgres.pg_relations import run_sql
@@ -25,15 +24,14 @@ from joins.stores.postgres.relational import (
     to_text,
 )
 from tailorbird.verify.settling import SettlingPolicy
-from tailorbird.verify.table.covering import uncovered
+from tailorbird.verify.table.proc_barriers import BarrierReader
 from tailorbird.verify.table.table_stage import Stored
 
-_POLL = 0.1
 _PAGE = 2_000
 _SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
-class PostgresRows:
+class PostgresRows(BarrierReader[PostgresTable]):
     """Reads rows by hexadecimal row key, for one thread. Each read sees one state of the table between two batches.
 
     Raises Retriable while the server is unavailable, UsageError if the table is missing."""
@@ -42,8 +40,7 @@ class PostgresRows:
 
     def __init__(self, topology: Topology, table: Table, *, settling: SettlingPolicy) -> None:
         assert topology.postgres is not None, "the reader of topologies requires it"
-        self.joined = PostgresTable(topology.postgres, table.name)
-        self._settling = settling
+        super().__init__(PostgresTable(topology.postgres, table.name), settling)
 
     def check(self, file: str) -> None:
         """Raise UsageError if the table is not there."""
@@ -54,10 +51,6 @@ class PostgresRows:
         """Return the layout of the rows that readers see; None before the first complete result."""
         state = self.joined.state()
         return state.served if state else None
-
-    def barrier(self) -> Barrier | None:
-        """Return the newest barrier, None before the first."""
-        return self.joined.barrier()
 
     def scan(self) -> Iterator[tuple[str, Stored]]:
         """Yield (row key in hexadecimal, row) of every row, in no certain order. All rows are of one moment.
@@ -103,27 +96,6 @@ class PostgresRows:
                 run_sql(t, f"DELETE FROM {relation} WHERE {where} AND {TIMESTAMP} < %s", (*arguments, timestamp))
 
         self.joined.call(delete)
-
-    def written(self) -> int:
-        """Return the newest timestamp (ms) of any batch or barrier."""
-        return self.joined.last_timestamp()
-
-    def clock(self) -> int | None:
-        """Return what `now()` means in the table (ms), by its newest barrier. None if its query does not use it."""
-        barrier = self.barrier()
-        return None if barrier is None else barrier.clock
-
-    def wait(self, positions: Mapping[str, str]) -> int | None:
-        """Wait for a barrier at or after the positions. Return its timestamp, or None if the settling policy gives
-        up."""
-        self._settling.begin(time.monotonic())
-        while True:
-            barrier = self.barrier()
-            if barrier is not None and not uncovered(positions, barrier.positions):
-                return barrier.timestamp
-            if self._settling.used_up(barrier and barrier.timestamp, time.monotonic()):
-                return None
-            time.sleep(_POLL)
 
     def _served(self, t: Transaction) -> tuple[Layout, str]:
         return served(self.joined, self.joined.read_state(t))

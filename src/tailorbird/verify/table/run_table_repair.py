@@ -34,7 +34,7 @@ def repaired(
     effect or is not confirmed. Raises Retriable while a server is unavailable."""
     rebuild = f"`tailorbird run {request.topology.file} --rebuild {table.name}`"
     plan = _planned(request.topology, table)
-    join = RereadRequester(request.topology, plan, kept.joined.reached, settling=settling_policy())
+    join = RereadRequester(request.topology, plan, kept.reached, settling=settling_policy())
     read = plan([row for one in wrong if (row := one.row) is not None])
     again = sum(one.expected is not None for one in wrong)
     if again and not read:
