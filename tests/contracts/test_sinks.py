@@ -287,7 +287,6 @@ def test_every_type_passes_unchanged(made: SinkMaker, kind: str) -> None:
         row[place] = str(row[place])[:600]  # part of the key
     rows.append([count, *(None for _ in EXTREMES)])
     sink = sut.run("r")
-    messages = [put(*row, key=[row[place], row[0]]) for row in rows]
     refused = [[500, *rows[0][1:]], [501, *rows[0][1:]], [502, *rows[0][1:]]]
     refused[0][1 + list(EXTREMES).index("json")] = "{no json"
     refused[1][1 + list(EXTREMES).index("geometry")] = "a\0b"
@@ -295,6 +294,7 @@ def test_every_type_passes_unchanged(made: SinkMaker, kind: str) -> None:
     if kind == "iceberg":
         rows += refused[:1]  # it stores JSON as a text
         refused = [["wrong type", *rows[0][1:]]]
+    messages = [put(*row, key=[row[place], row[0]]) for row in rows]
     report = sut.write(sink, 0, *messages, *(put(*row, key=[row[place], row[0]]) for row in refused))
     sink.sweep()
     sink.finish(cut(0))
