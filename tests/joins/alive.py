@@ -2,10 +2,9 @@
 
 A case is a `joincase.Case` whose history lists what is done to the servers. The seed decides when: the next word is
 executed at any step of a reader. Captures are killed, overtaken by a second one, and read chunks of one to three rows.
-The
-join reads what is committed in random batches. In addition to the words of rows (`put t {row}`, `delete t {key}`, `move
-t
-{key} {row}`, `all [words]` in one transaction) there are:
+The join reads what is committed in random batches. Statements on a merged table are executed in some of its databases.
+In addition to the words of rows (`put t {row}`, `delete t {key}`, `move t {key} {row}`, `all [words]` in one
+transaction) there are:
 
     start                     capture starts; earlier words are existing data. Without it: at the beginning
     never s, later t          source s has no initial snapshot; table t is not captured before `add t`
@@ -25,11 +24,12 @@ t
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from cdc.model.errors import Fatal, Retriable
-from cdc.model.naming import Routing, TopicRouting, change_topic, schemas_topic
+from cdc.model.naming import change_topic, schemas_topic
 from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
 from ingest.capture.observer import Observer
@@ -43,11 +43,12 @@ from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
 from joins.oracle.oracle import Rows
 from tests.joins.altering import table_id
-from tests.joins.joincase import PARTITIONS, Case, comparable, prepared
+from tests.joins.joincase import PARTITIONS, Case, comparable, merged_column, prepared, routing_of
 from tests.joins.servers import Dying, Row, Server, numbers
 from tests.joins.topics import LAG, Runs, Topics
 
 Word = list[Any]
+DATABASES = tuple(f"n{n}" for n in range(1, 7))  # of a merged table: all values of its column
 
 
 def run_alive(case: Case, seed: int) -> None:
@@ -119,7 +120,7 @@ class World:
         self.sources = self._sources()
         self.unseen = {table for n, c in self.sources.items() for table in self._tables(n) if c.never}
         self.unseen |= {word[1] for word in self.words if word[0] == "later"}
-        self.routing = Routing(topology=case.name, topics=cast(TopicRouting, case.topics or "per_table"))
+        self.routing = routing_of(case)
         self.names = {source.name for source in self.plan.sources}
         self.unseen = {one for one in self.unseen if change_topic(case.name, table_id(one)) in self.names}
         self.joining = ["join"] not in self.words
@@ -133,7 +134,9 @@ class World:
         made = {}
         for source in sorted({name.partition(".")[0] for name in self.case.tables}):
             keys = {name.partition(".")[2]: tuple(self.case.tables[name]["key"]) for name in self._tables(source)}
-            server = Server(source, self.chance, self.step, keys)
+            places = {name.partition(".")[2]: merged_column(self.case, name) for name in self._tables(source)}
+            merged = {table: column for table, column in places.items() if column}
+            server = Server(source, self.chance, self.step, keys, places=merged, databases=DATABASES if merged else ())
             for name in self._tables(source):
                 self._create(server, name)
             server.purged = len(server.log)
@@ -154,27 +157,28 @@ class World:
             on_update=on_update,
         )
 
-    def _forget(self, captured: Captured, name: str) -> None:
+    def _forget(self, captured: Captured, table: TableId) -> None:
         """Delete the topic that contains a table's records, and with it those of other tables there."""
         self._fetch()
-        topic = self.routing.topic(name)
-        for other in (change_topic(self.case.name, table_id(one)) for one in self._tables(captured.server.name)):
-            if self.routing.topic(other) == topic:
-                captured.forget(other)
-        self.broken.add(captured.server.name)
+        topic, server = self.routing.topic_of(table), captured.server
+        for one in self._tables(server.name):
+            for other in (replace(table_id(one), database=database) for database in server.databases):
+                if self.routing.topic_of(other) == topic:
+                    captured.forget(change_topic(self.case.name, other))
+        self.broken.add(server.name)
         if topic in self.plan.topics:
             self.topics.lose(topic)
 
     def _tables(self, source: str) -> list[str]:
         return [name for name in self.case.tables if name.partition(".")[0] == source]
 
-    def _create(self, server: Server, name: str, *, called: str = "") -> None:
-        columns = {n: t for n, t in self.case.tables[name].items() if n != "key"}
+    def _create(self, server: Server, name: str, databases: Iterable[str] = (), *, called: str = "") -> None:
+        own = name.partition(".")[2]
+        columns = {n: t for n, t in self.case.tables[name].items() if n not in ("key", server.places.get(own))}
         texts = [f"{n} {t.removesuffix('?')}{'' if t.endswith('?') else ' NOT NULL'}" for n, t in columns.items()]
-        table = called or name.partition(".")[2]
-        key = ", ".join(self.case.tables[name]["key"])
-        server.execute(f"CREATE TABLE {table} ({', '.join(texts)}, PRIMARY KEY ({key}))")
-        server.rows.setdefault(table, {})
+        table, key = called or own, ", ".join(server.key_of(own))
+        server.execute(f"CREATE TABLE {table} ({', '.join(texts)}, PRIMARY KEY ({key}))", databases=databases)
+        server.rows.setdefault(own, {})
 
     # -- progress of the servers
 
@@ -234,24 +238,27 @@ class World:
         if name in ("put", "delete", "move"):
             server.change(self._changes(word))
         elif name == "truncate":
-            server.rows[table] = {}
-            server.execute(f"TRUNCATE TABLE {table}")
+            server.empty(table, some := self._some(arguments[0]))
+            server.execute(f"TRUNCATE TABLE {table}", databases=some)
         elif name == "swap":
-            self._create(server, arguments[0], called=f"{table}_new")
-            server.rows[table] = {server.key(table, row): dict(row) for row in arguments[1]}
-            del server.rows[f"{table}_new"]
-            server.execute(f"RENAME TABLE {table} TO {table}_old, {table}_new TO {table}")
-            server.execute(f"DROP TABLE {table}_old")
+            self._create(server, arguments[0], some := self._some(arguments[0]), called=f"{table}_new")
+            server.empty(table, some)
+            new = [row for row in arguments[1] if server.place(table, row).database in some]
+            server.rows[table] |= {server.key(table, row): dict(row) for row in new}
+            swap = f"RENAME TABLE {table} TO {table}_old, {table}_new TO {table}"
+            server.execute(swap, f"DROP TABLE {table}_old", databases=some)
         elif name == "recreate":
-            server.execute(f"DROP TABLE {table}")
-            server.rows[table] = {}
-            self._create(server, arguments[0])
+            server.execute(f"DROP TABLE {table}", databases=(some := self._some(arguments[0])))
+            server.empty(table, some)
+            self._create(server, arguments[0], some)
         elif name == "snapshot":
-            captured.signals.append(Signal(type="execute-snapshot", tables=(f"{server.name}.{table}",)))
+            some = server.databases if arguments[0] in self.unseen else self._some(arguments[0])
+            tables = tuple(f"{database}.{table}" for database in some)
+            captured.signals.append(Signal(type="execute-snapshot", tables=tables))
             if table in captured.wanted:  # otherwise it is refused
                 self.unseen.discard(arguments[0])
         elif name == "forget":
-            self._forget(captured, change_topic(self.case.name, table_id(arguments[0])))
+            self._forget(captured, replace(table_id(arguments[0]), database=server.databases[0]))
         elif name == "add":
             captured.wanted = captured.wanted | {table}
             if not captured.never:  # otherwise it is read only if the capture has started before
@@ -271,6 +278,13 @@ class World:
             return []
         return [(table, before, after)]
 
+    def _some(self, name: str) -> tuple[str, ...]:
+        """Return the databases in which a statement on a merged table is executed; of other tables the only one."""
+        every = self._of(name).server.databases
+        if len(every) == 1 or self.chance.random() < 0.4:
+            return every
+        return tuple(self.chance.sample(every, self.chance.randint(1, 3)))
+
     def _of(self, table: str) -> Captured:
         return self.sources[table.partition(".")[0]]
 
@@ -280,11 +294,15 @@ class World:
         """Run one session of a source until all is captured, or it is stopped, killed or overtaken."""
         captured, server = self.sources[name], self.sources[name].server
         wanted = frozenset(captured.wanted)
+        merged = [one for one in self.routing.merged if one.table_id.source == name and one.table_id.table in wanted]
         self.broken.discard(name)
         ticks = iter(range(10**9))
 
         def tables(seen: ServerTables) -> Tables:
-            return Tables(name, [name], lambda database, table: database == name and table in wanted, seen.dialect)
+            return Tables(
+                name, server.databases, lambda database, table: database in server.databases and table in wanted,
+                seen.dialect, merged=merged,
+            )  # fmt: skip
 
         def stopped() -> bool:
             return (captured.done and self.waiting) or self.chance.random() < (0.1 if self.depth else 0.003)
@@ -332,8 +350,8 @@ class World:
         """Read what was committed since, as records of the topics; a marker goes to every partition."""
         for captured in self.sources.values():
             for record in captured.broker.records[captured.given :]:
-                if record.topic in self.names:
-                    topic, key = self.routing.topic(record.topic), self.routing.stored_key(record.topic, record.key)
+                topic, key = self.routing.topic(record.topic), self.routing.stored_key(record.topic, record.key)
+                if topic in self.plan.topics:
                     everywhere = record.partition == EVERY_PARTITION
                     partitions = range(PARTITIONS) if everywhere else [sum(key) % PARTITIONS]
                     self.topics.publish(topic, key, record.value, partitions)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cdc.model.types import Canonical
+from tests.joins.altering import MERGED
 from tests.joins.joincase import Case, Row
 from tests.joins.joinrandom import random_case, random_view_case
 
@@ -35,9 +36,7 @@ def random_life(seed: int, query: int | None = None, kinds: tuple[str, ...] | No
     Without `kinds` the seed chooses.
     """
     number = seed if query is None else query
-    # a server here has one database, so it has no tables to merge
-    case = random_view_case(number) if number % 4 == 3 else random_case(number, merged=False)
-    return life_of(case, seed, kinds)
+    return life_of((random_view_case if number % 4 == 3 else random_case)(number), seed, kinds)
 
 
 def life_of(case: Case, seed: int, kinds: tuple[str, ...] | None = None) -> Case:
@@ -88,7 +87,8 @@ class _Life:
         chance, words = self.chance, []
         for child, parent in itertools.permutations(self.names, 2):
             key, theirs, ours = self.case.tables[parent]["key"], self.case.tables[parent], self.case.tables[child]
-            if parent not in parents or child.partition(".")[0] != parent.partition(".")[0] or len(key) > 1:
+            source = child.partition(".")[0]
+            if parent not in parents or source != parent.partition(".")[0] or source == MERGED or len(key) > 1:
                 continue
             for column, type_ in ours.items():
                 if column.partition("_")[2] != key[0] or column in ours["key"] or chance.random() < 0.3:

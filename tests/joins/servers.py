@@ -55,7 +55,11 @@ def gtid_set(number: int) -> str:
 
 @dataclass
 class Server:
-    """One source with one database of the same name. `purged` transactions cannot be read any more."""
+    """One source with one database of the same name. `purged` transactions cannot be read any more.
+
+    With `places`, a table exists in each of `databases`: a column of its key, which the tables do not have, is the
+    database of each row. `rows` has them together.
+    """
 
     name: str
     chance: Random
@@ -67,16 +71,45 @@ class Server:
     catalog: Catalog = field(default_factory=Catalog)
     foreign: list[ForeignKey] = field(default_factory=list)
     unknown: float = 0.0  # the share of transactions logged partially, or as a statement
+    places: dict[str, str] = field(default_factory=dict)  # table → the column that is the database
+    databases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.catalog = Catalog(databases={self.name: "utf8mb4"})
+        self.databases = self.databases or (self.name,)
+        self.catalog = Catalog(databases=dict.fromkeys(self.databases, "utf8mb4"))
 
     # -- changes
 
-    def execute(self, sql: str) -> None:
-        """Execute a statement on whole tables, as a transaction of its own."""
-        self.catalog = apply(self.catalog, sql, database=self.name, dialect=DIALECT).catalog
-        self.log.append([StatementLogged(self.name, sql, 1, 0)])
+    def execute(self, *statements: str, databases: Iterable[str] = ()) -> None:
+        """Execute statements on whole tables in each of the databases (none: all), each as a transaction of its own."""
+        for database in databases or self.databases:
+            for sql in statements:
+                self.catalog = apply(self.catalog, sql, database=database, dialect=DIALECT).catalog
+                self.log.append([StatementLogged(database, sql, 1, 0)])
+
+    def empty(self, table: str, databases: Iterable[str]) -> None:
+        """Delete the rows of a table in these databases."""
+        self.rows[table] = {
+            key: row for key, row in self.rows[table].items() if self.place(table, row).database not in databases
+        }
+
+    def place(self, table: str, row: Row) -> TableId:
+        """Return the table that a row is in."""
+        database = str(row[self.places[table]]) if table in self.places else self.name
+        return TableId(source=self.name, database=database, table=table)
+
+    def stored(self, table: str, row: Row | None) -> Row | None:
+        """Return the columns that the table itself has."""
+        hidden = self.places.get(table)
+        return row if row is None or hidden is None else {n: value for n, value in row.items() if n != hidden}
+
+    def content(self, table: TableId) -> dict[Key, Row]:
+        """Return the rows of one table, without the column that is its database. Raises KeyError without a table."""
+        rows = self.rows[table.table]
+        if table.table not in self.places:
+            return rows
+        here = {key: row for key, row in rows.items() if key[-1] == table.database}
+        return {key[:-1]: row for key, kept in here.items() if (row := self.stored(table.table, kept)) is not None}
 
     def change(self, changes: Iterable[tuple[str, Row | None, Row | None]]) -> None:
         """Commit row changes (table, row before, row after); a change without effect is not logged."""
@@ -91,20 +124,30 @@ class Server:
             if before == after:
                 continue
             self._set(table, before, after)
-            at = TableId(source=self.name, database=self.name, table=table)
-            if how == "statement":
-                names = None if self.chance.random() < 0.2 else ((self.name, table),)
-                facts.append(RowsNotLogged(names, "a statement"))
-            elif how == "minimal":
-                facts.append(self._minimal(at, before, after, number))
-            elif before is not None and after is not None:
-                facts.append(RowsLogged(at, "update", [(before, after)], True, "f", number))
+            places = [self.place(table, row) for row in (before, after) if row is not None]
+            if len(set(places)) == 2:  # of a merged table: it moves to another database
+                facts += self._logged(places[0], before, None, number, how)
+                facts += self._logged(places[1], None, after, number, how)
             else:
-                operation, image = ("insert", after) if before is None else ("delete", before)
-                facts.append(RowsLogged(at, operation, [image], True, "f", number))  # type: ignore[arg-type]
+                facts += self._logged(places[0], before, after, number, how)
+            at = TableId(source=self.name, database=self.name, table=table)
             self._cascade(at, before, after)
         if facts:
             self.log.append(facts)
+
+    def _logged(self, at: TableId, before: Row | None, after: Row | None, number: int, how: str) -> Iterator[LogEvent]:
+        """Yield what the log has of one change of a table."""
+        before, after = self.stored(at.table, before), self.stored(at.table, after)
+        if how == "statement":
+            names = None if self.chance.random() < 0.2 else ((at.database, at.table),)
+            yield RowsNotLogged(names, "a statement")
+        elif how == "minimal":
+            yield self._minimal(at, before, after, number)
+        elif before is not None and after is not None:
+            yield RowsLogged(at, "update", [(before, after)], True, "f", number)
+        else:
+            operation, image = ("insert", after) if before is None else ("delete", before)
+            yield RowsLogged(at, operation, [image], True, "f", number)  # type: ignore[arg-type]
 
     def _set(self, table: str, before: Row | None, after: Row | None) -> None:
         rows = self.rows[table]
@@ -115,7 +158,7 @@ class Server:
 
     def _minimal(self, at: TableId, before: Row | None, after: Row | None, number: int) -> LogEvent:
         """Return the event of `binlog_row_image = MINIMAL`: the key before, the assigned columns after."""
-        name = {} if before is None else {column: before[column] for column in self.keys[at.table]}
+        name = {} if before is None else {column: before[column] for column in self.key_of(at.table)}
         if before is None or after is None:
             operation, image = ("insert", after) if before is None else ("delete", name)
             return RowsPartial(at, operation, [image], "f", number)  # type: ignore[arg-type]
@@ -143,6 +186,10 @@ class Server:
     def key(self, table: str, row: Row) -> Key:
         """Return the key of a row."""
         return tuple(row[name] for name in self.keys[table])
+
+    def key_of(self, table: str) -> tuple[str, ...]:
+        """Return the columns of the key that the table itself has."""
+        return tuple(name for name in self.keys[table] if name != self.places.get(table))
 
     # -- ingest.records.capture_interfaces.SourceServer
 
@@ -197,13 +244,14 @@ class Chunks:
         return found
 
     def _chunk(self, request: ChunkRequest) -> Chunk:
-        server, table = self.server, request.schema.table_id.table
+        server, table = self.server, request.schema.table_id
         assert len(server.log) >= request.position.pos
-        if table not in server.rows:
+        if table.table not in server.rows or table.database not in server.databases:
             raise Fatal(f"no table {table}", "")
-        rows = server.rows[table]
+        rows = server.content(table)
         if request.keys:
-            asked = [server.key(table, key) for key in request.keys]
+            names = server.key_of(table.table)
+            asked = [tuple(key[name] for name in names) for key in request.keys]
             found = [dict(rows[key]) for key in asked if key in rows]
             server.step(server)
             number = len(server.log)
