@@ -37,7 +37,7 @@ from cdc.model.schema import TableId
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.log.kafka_log import KafkaLog
-from ingest.log.kafka_topics import make_topics
+from ingest.log.kafka_topics import SourceTopics, make_topics
 from ingest.postgres.messages import lsn_of
 from ingest.records.capture_interfaces import Checkpoint
 from tailorbird.devtools.demo.proc_debezium import debezium_command
@@ -106,13 +106,14 @@ class Bench:
             f"tables:\n  t: {{query: SELECT t.id FROM bench.{task} t, row_key: [id]}}\n"
         )
         topology = read_topology(file.read_text(), file=str(file), environ={})
+        topics = make_topics(topology, topology.sources["bench"])
         if not snapshot:
-            self._begin(topology, slot)
+            self._begin(topology, topics, slot)
         topic = change_topic(name, TableId(source="bench", database="public", table=task))
         timestamp_by_broker(self.brokers, topic)
         return our_command(file), topic
 
-    def _begin(self, topology: Topology, slot: str) -> None:
+    def _begin(self, topology: Topology, topics: SourceTopics, slot: str) -> None:
         """Commit the begin of the slot as the position."""
         source = topology.sources["bench"]
         with connected(self.port) as connection:
@@ -121,7 +122,7 @@ class Bench:
                 "WHERE slot_name = %s) FROM pg_control_system()",
                 (slot,),
             ).fetchone()  # type: ignore[misc]  # always one row
-        log = KafkaLog(topology, source, make_topics(topology, source))
+        log = KafkaLog(topology, source, topics)
         try:
             log.recover()
             place = Position(file=system, pos=lsn_of(lsn), gtid_set="", sequence=0)
