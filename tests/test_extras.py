@@ -95,7 +95,8 @@ BRINGS = {
     "kafka-python": {"kafka"},
     "fastapi": {"fastapi", "pydantic", "starlette"},
     "pandas": {"pandas", "numpy"},
-    "pyiceberg": {"pyiceberg", "pydantic", "requests"},
+    "confluent-kafka[schemaregistry]": {"authlib", "cachetools", "httpx2"},
+    "pyiceberg": {"pyiceberg", "pydantic", "requests", "cachetools"},
     "protobuf": {"google"},
     "pyspark": {"pyspark", "py4j"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cdc.model.artefacts import cache_folder
 from tailorbird.cli.cli_demo_steps import background_traffic
 from tailorbird.devtools.stack.proc_stack import Stack
 from tests.support.changing_topology import ChangingTopology, loaded_shop
 from tests.support.join_faults import equal, forget_state, kill_join
 from tests.support.pg_servers import PgServer
+from tests.support.superset import superset
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(2400)]
@@ -183,3 +186,27 @@ def break_row(postgres: PgServer, schema: str) -> None:
         ).fetchone()
         assert row is not None
         connected.execute(f"UPDATE {row[0]} SET status = 'broken' WHERE id = (SELECT min(id) FROM {row[0]})".encode())
+
+
+def test_superset_shows_a_joined_table(evolving: ChangingTopology, postgres: PgServer, tmp_path: Path) -> None:
+    """As docs/sql.md describes it: a database with a login that may only read, a dataset, a chart. The chart shows what
+    the view has, also after more changes."""
+    schema, place = evolving.name, f"postgresql+psycopg2://dashboards:pw@127.0.0.1:{postgres.port}/billing"
+    by_status = f'SELECT status, sum(quantity) FROM "{schema}".orders_wide GROUP BY status'.encode()
+    with loaded_shop(evolving.topology) as (servers, generator), evolving.run():
+        wait_for(lambda: visible(postgres, f'"{schema}"') > 900, "the first rows do not come", 400)
+        with postgres.session() as connected:
+            connected.execute("CREATE ROLE dashboards LOGIN PASSWORD 'pw'")
+            connected.execute(f'GRANT USAGE ON SCHEMA "{schema}" TO dashboards'.encode())
+            connected.execute(f'GRANT SELECT ON "{schema}".orders_wide TO dashboards'.encode())
+            with superset(cache_folder(os.environ).absolute(), tmp_path) as client:
+                dataset = client.dataset(place, schema, "orders_wide")
+                assert client.columns(dataset)["amount"].startswith("NUMERIC")
+                before = client.sums(dataset, "status", "quantity")
+                assert before == dict(connected.execute(by_status).fetchall())
+                with background_traffic(generator, servers, rate=RATE):
+                    time.sleep(5)
+                assert equal(evolving)
+                after = client.sums(dataset, "status", "quantity")
+                assert after == dict(connected.execute(by_status).fetchall())
+                assert after != before

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import tarfile
 import threading
@@ -24,12 +25,14 @@ from typing import Any
 import avro.compatibility
 import avro.schema
 
+from tailorbird.devtools.stack.artefacts import MAVEN_GOAL
+from tests.support.digests import must_have_digest
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 _VERSION = "2.6.13.Final"  # the last one for Java 17
-_ARCHIVE = f"io/apicurio/apicurio-registry-app/{_VERSION}/apicurio-registry-app-{_VERSION}-all.tar.gz"
-_URL = f"https://repo1.maven.org/maven2/{_ARCHIVE}"
+_ARTEFACT = f"io.apicurio:apicurio-registry-app:{_VERSION}:tar.gz:all"
+_COPY = MAVEN_GOAL.replace(":copy-dependencies", ":copy")
 _SHA256 = "3cda1b34aa020fb4ac4dd6a66018d757e81e437f97e20a1f92d366b70091c6ba"
 
 
@@ -132,16 +135,17 @@ def _answers(url: str) -> bool:
 
 
 def _unpacked(cache: Path) -> Path:
-    folder = cache / f"apicurio-{_VERSION}"
+    folder = cache / "matrix" / f"apicurio-{_VERSION}"
     if not folder.exists():
-        with urllib.request.urlopen(_URL, timeout=120) as answer:
-            data: bytes = answer.read()
-        assert hashlib.sha256(data).hexdigest() == _SHA256, "not the archive that was published"
-        archive = cache / f"apicurio-{_VERSION}.tar.gz"
-        archive.write_bytes(data)
-        partial = cache / f"apicurio-{_VERSION}.partial"
+        work = folder.with_name(f"{folder.name}.{os.getpid()}.new")
+        work.mkdir(parents=True)
+        command = ["mvn", "-q", "-B", _COPY, f"-Dartifact={_ARTEFACT}", f"-DoutputDirectory={work}"]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
+        (archive,) = work.glob("*.tar.gz")
+        must_have_digest(archive, _SHA256)
         with tarfile.open(archive) as opened:
-            opened.extractall(partial, filter="data")
-        archive.unlink()
-        partial.rename(folder)
+            opened.extractall(work / "server", filter="data")
+        (work / "server").rename(folder)
+        shutil.rmtree(work)
     return folder

@@ -41,7 +41,7 @@ def registry_at(url: str, ca_file: str = "") -> Registry:
     """Return the registry at a URL, with the login of the environment. Raises UsageError for an unusable URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError("--schema-registry is not a URL", "--schema-registry http://HOST:8081")
+        raise UsageError("--schema-registry is not a URL", "--schema-registry http://127.0.0.1:8081")
     if parts.username or parts.password:
         raise UsageError("--schema-registry has a login in its URL", f"set {_LOGIN}=USER:PASSWORD")
     return Registry(url=url, ca_file=ca_file, login=os.environ.get(_LOGIN, ""))

@@ -186,7 +186,7 @@ def _encoders(options: ExportOptions) -> Callable[[str], RecordEncoder]:
             raise UsageError(f"--format {form} to a topic", "--format " + " | ".join([*RECORDS, IN_REGISTRY]))
         return lambda topic: RECORDS[form]
     if not options.registry:
-        raise UsageError(f"--format {form} without a schema registry", "--schema-registry http://HOST:8081")
+        raise UsageError(f"--format {form} without a schema registry", "--schema-registry http://127.0.0.1:8081")
     from ingest.export.kafka_registry import RegistryRecords, registry_at
 
     registry = registry_at(options.registry, options.registry_ca)
