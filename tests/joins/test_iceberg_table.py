@@ -20,7 +20,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from joins.runtime.records import RowPut
 from joins.stores.iceberg.arrow_rows import RowCells, columns_of, staged_table
 from joins.stores.iceberg.iceberg_runs import load_state, shown_table
-from joins.stores.iceberg.iceberg_server import write_staged
+from joins.stores.iceberg.iceberg_server import check_warehouse, write_staged
 from joins.stores.iceberg.iceberg_table import IcebergTable, OwnedRun
 from joins.stores.iceberg.iceberg_visible import decoded, visible_rows
 
@@ -261,3 +261,23 @@ def test_values_survive(where: IcebergCatalog) -> None:
     assert sorted(decoded(layout, found), key=lambda row: str(row["id"])) == rows
     _, one = visible_rows(driver.table, [RowCodec(LAYOUT).row_key({"id": 2})])
     assert len(one) == 1
+
+
+def test_a_catalog_or_warehouse_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """`doctor` checks both. Each error has its own remedy, and no message has the catalog's password."""
+
+    def catalog(uri: str = f"sqlite:///{tmp_path}/catalog.db", warehouse: str = f"{tmp_path}/files") -> IcebergCatalog:
+        return IcebergCatalog(uri=uri, warehouse=warehouse, namespace="t", interval=0, retain=60)
+
+    check_warehouse(catalog())
+    assert [path for path in (tmp_path / "files").rglob("*") if path.is_file()] == []
+    (tmp_path / "file").write_text("")
+    for wrong, remedy in (
+        (catalog(warehouse=f"{tmp_path}/file/files"), "create the folder"),
+        (catalog(uri="sesame"), "docs/iceberg.md"),
+        (catalog(uri="nothing+here://u:sesame@h/d"), "docs/iceberg.md"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            check_warehouse(wrong)
+        assert remedy in refused.value.hint, refused.value
+        assert "sesame" not in str(refused.value)

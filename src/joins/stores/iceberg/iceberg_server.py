@@ -100,8 +100,12 @@ def check_warehouse(catalog: IcebergCatalog) -> None:
     with translated(catalog):
         files = files_of(catalog)
         location = f"{warehouse_of(catalog)}/{uuid.uuid4().hex}.check"
-        with files.new_output(location).create() as stream:
-            stream.write(b"")
+        try:
+            with files.new_output(location).create() as stream:
+                stream.write(b"")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            what = f"{catalog}: the warehouse cannot be created: {_first_line(error)}"
+            raise UsageError(what, "create the folder, or correct iceberg.warehouse") from error
         files.delete(location)
 
 
