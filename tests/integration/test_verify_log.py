@@ -292,7 +292,7 @@ def test_verify_reads_the_ledger_of_another_process(
             captured.streaming(captured.start())
             captured.sql("UPDATE t SET v = 2")
             wait_for(lambda: len(list(tmp_path.glob("ledger/*/*.sqlite"))) == 2, "the ledger does not begin", 60)
-            wait_for(lambda: verdicts(captured.file)["t"].outcome == "equal", "it could not tell", 30)
+            wait_for(lambda: verdicts(captured.file)["t"].outcome == "equal", "verify does not agree", 30)
             assert kept.poll() is None
         finally:
             kept.kill()

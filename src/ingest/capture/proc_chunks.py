@@ -154,7 +154,8 @@ class _Worker:
                             self.ended = True
                             rests = self._reusable(table)
                             if rests:
-                                self._resting.add(self)  # before the chunk: whoever gets it may request another table
+                                # before the chunk, because its receiver may request another table at once
+                                self._resting.add(self)
                             self._done.put(chunk)
                             if not rests:
                                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from cdc.model.errors import UsageError
@@ -12,7 +13,7 @@ from cdc.stored.layout import Layout
 from tailorbird.verify.explain.explanation import TracedRow
 
 
-class TracedRows:
+class TracedRows(ABC):
     """Reads rows of one joined table with their traces. `layout` is the newest one."""
 
     name: str
@@ -27,6 +28,6 @@ class TracedRows:
             raise UsageError(what, "give the values of its row_key columns") from error
         return self.row_at(row_key)
 
+    @abstractmethod
     def row_at(self, row_key: bytes) -> TracedRow | None:
         """Return the row at a row key, which includes the salt byte, or None."""
-        raise NotImplementedError
