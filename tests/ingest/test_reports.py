@@ -17,6 +17,7 @@ from ingest.agent.grpc_tasks import Task, TaskReport
 from ingest.agent.policy import LocalConnection, Policy
 from ingest.agent.run_agent import TaskReports
 from ingest.fleet.fleet_pb2 import Report
+from ingest.records.capture_interfaces import Checkpoint
 from ingest.report.http_reports import Reports
 
 TOPOLOGY = """
@@ -82,3 +83,21 @@ def test_an_agent_reports_why_tables_wait() -> None:
     reports.waits({})
     shown = "not read: d.a, d.b, d.c, …: it is late; without table u"
     assert [reason for reason, _ in groupby(sent)] == ["", "without table u", shown, "without table u"]
+
+
+def test_incomplete_tables_have_a_series_until_they_are_complete() -> None:
+    """Each reason has its own series, and it is removed at the commit that no longer has the reason."""
+    source = read_topology(TOPOLOGY, file="shop.yml", environ={}).sources["shop"]
+    reports = Reports("shop", source, structlog.wrap_logger(None, processors=[LogCapture()]))
+    place = Position(file="f", pos=4, row=0, gtid_set="", sequence=1)
+
+    def shown(**state: object) -> set[tuple[str, str]]:
+        reports.committed(Checkpoint(position=place, snapshot="done", ts_ms=1, state=state))
+        samples = (one for family in REGISTRY.collect() for one in family.samples)
+        found = (one.labels for one in samples if one.name == "tailorbird_capture_incomplete_tables" and one.value)
+        return {(one["table"], one["why"]) for one in found if one["source"] == "shop"}
+
+    assert shown(kept={"d.t": {}}, left_out={"d.u": {}}) == {("d.t", "quarantine"), ("d.u", "left_out")}
+    assert shown(left_out={"d.t": {}}, waits={"d.v": {}}) == {("d.t", "left_out"), ("d.v", "waiting")}
+    assert shown(reread={"why": "purged", "since_ms": 1}, snapshots={"d.t": {}}) == {("*", "reread")}
+    assert shown(snapshots={"d.t": {}}) == set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tailorbird.verify.checks.kafka_runs import RunsReader
 from tests.integration.test_index import TYPES, a_world, equal, row
 from tests.integration.test_verify_index import PlantedWrites
 from tests.support.ports import free_port
+from tests.support.prometheus import prometheus
 from tests.support.waiting import wait_for
 
 # without servers, in `make test`: tests/tailorbird/test_checks.py
@@ -21,8 +22,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.matrix]
 
 
 def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: Path) -> None:
-    """A document is deleted: the next run finds it, `status` names the command that shows it and exits with 1. When it
-    is restored all is equal again. The process exits cleanly in the middle of a comparison.
+    """A document is deleted: the next run finds it, `status` names the command that shows it and exits with 1, and the
+    alert fires in Prometheus. When it is restored all is equal again. The process exits cleanly in the middle of a
+    comparison.
     """
     with a_world(tmp_path) as world:
         world.file.write_text(f"{world.file.read_text()}checks: {{often: {{every: 1s, stage: index, sample: 1/2}}}}\n")
@@ -36,12 +38,16 @@ def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: 
         def metric(name: str) -> float:
             return read_metrics(port).get(f"tailorbird_check_{name}", -1.0)
 
-        with closing(PlantedWrites(world, codec)) as plant:
+        with closing(PlantedWrites(world, codec)) as plant, ExitStack() as closing_last:
             wait_for(lambda: metric("last_success_timestamp_seconds") > 0, "no run reports equality", 120)
+            watching = closing_last.enter_context(prometheus(tmp_path, port))
+            watching.wait()
             assert (metric("rows"), metric("differing_rows"), metric("interval_seconds")) == (50, 0, 1)
             document = plant.document(7)
             plant.post({"delete": {"id": plant.id(7)}})
             wait_for(lambda: metric("differing_rows") == 1, "the difference is not found", 120)
+            labels = watching.wait("TailorbirdVerifyFoundDifference")["TailorbirdVerifyFoundDifference"]
+            assert (labels["check"], labels["stage"], labels["table"]) == ("often", "index", "wide")
             process = world.tailorbird("status", "--json")
             output, _ = process.communicate(timeout=120)
             reported = {one["kind"]: one for one in map(json.loads, output.splitlines()) if one.get("kind") == "check"}
@@ -51,6 +57,7 @@ def test_a_difference_is_reported_until_it_is_repaired(stack: object, tmp_path: 
             assert [(one["key"], one["difference"]) for one in found] == [({"id": 7}, "missing")]
             plant.post([document])
             wait_for(lambda: metric("differing_rows") == 0, "it is reported although it is repaired", 120)
+            watching.wait()
         checks.terminate()
         assert checks.wait(60) == 0
         with RunsReader(load_topology(str(world.file))) as reader:

@@ -132,6 +132,7 @@ sources:
     slot_name: x
     publication_name: X
     replica_identity: full
+    alarm_slot: 512MiB
     filter_policy: accept
     tables: [secret]
 {_SERVER}

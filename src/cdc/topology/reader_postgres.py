@@ -9,6 +9,9 @@ from cdc.grammar.keys import Section
 from cdc.grammar.values import Value
 from cdc.topology.topology import Topology
 
+SIZE = "([1-9][0-9]{0,5})(MiB|GiB|TiB)"
+_SHIFTS = {"MiB": 20, "GiB": 30, "TiB": 40}
+
 
 def read_postgres(s: Section) -> dict[str, Any]:
     """Read the keys that only a source of type postgresql has, by the names of `Source`'s fields."""
@@ -17,6 +20,7 @@ def read_postgres(s: Section) -> dict[str, Any]:
         "slot_name": s.take("slot_name", ""),
         "publication_name": s.take("publication_name", "", read=_publication),
         "replica_identity": s.take("replica_identity"),
+        "alarm_slot": s.take("alarm_slot"),
     }
 
 
@@ -32,6 +36,14 @@ def check_slots(topology: Topology) -> None:
             path = f"sources.{source.name}.slot_name"
             raise topology.error(path, f"slot {source.slot_name} is read by {seen[key]}", "another name")
         seen[key] = source.name
+
+
+def read_size(value: Value) -> int:
+    """Return the bytes of a size such as `512MiB` or `4GiB`."""
+    match = re.fullmatch(SIZE, value.text())
+    if match is None:
+        value.fail(repr(value.text()), "a size such as 512MiB or 4GiB")
+    return int(match[1]) << _SHIFTS[match[2]]
 
 
 def read_slot(value: Value) -> str:

@@ -22,7 +22,7 @@ from cdc.model.filters import FilterPolicy, Unrepresentable
 from cdc.model.polling import BACKLOG_LIMIT, PollMode
 from cdc.topology.reader_agent import AGENT
 from cdc.topology.reader_poll import URL, read_url
-from cdc.topology.reader_postgres import read_slot
+from cdc.topology.reader_postgres import SIZE, read_size, read_slot
 from cdc.topology.reader_rules import RULE, TOPIC_RULE
 from cdc.topology.reader_servers import SECURITY
 from cdc.topology.reader_streams import LISTEN
@@ -163,6 +163,12 @@ SOURCE: Keys = {
         form=one_of("default", "full"),
         about="`full`: every captured table has REPLICA IDENTITY FULL, so joins need not store old rows.",
         default="default",
+        only=_POSTGRES,
+    ),
+    "alarm_slot": DeclaredKey(
+        form=matching(SIZE, read_size, "512MiB", "4GiB"),
+        about="An alarm if the server keeps more of its log for the slot.",
+        default="4GiB",
         only=_POSTGRES,
     ),
     "bootstrap_servers": DeclaredKey(

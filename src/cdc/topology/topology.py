@@ -89,8 +89,8 @@ class Source:
     `poll` is set if tables are polled, and None if the log is read. `url` is the SQLAlchemy URL of a source of type
     `sql`; hostname, port, username and password are then empty. For PostgreSQL, `database` is a schema of the database
     `dbname`. `slot_name` and `publication_name` are empty if both are derived from topology and source.
-    `replica_identity` full means that every table logs whole rows before their changes. `mirror` is set for topics of
-    other systems, `listen` for syslog.
+    `replica_identity` full means that every table logs whole rows before their changes. `alarm_slot`: bytes of kept log
+    from which a slot is an alarm. `mirror` is set for topics of other systems, `listen` for syslog.
 
     `agent` is set if agents of a fleet capture the source, and not a local process. On the agent, `dumps` says whether
     the policy of the host's owner allows snapshots, and `conditions` checks a snapshot's condition against that policy.
@@ -131,6 +131,7 @@ class Source:
     slot_name: str = ""
     publication_name: str = ""
     replica_identity: Literal["default", "full"] = "default"
+    alarm_slot: int = 4 << 30
     mirror: Mirror | None = None
     listen: Listen | None = None
     agent: AgentChoice | None = None
@@ -255,8 +256,8 @@ class Joins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """A collection of a table in a search engine. `search`: the columns that are searchable by words. `commit_within`:
-    the delay (seconds) until a document is visible. `stub_retention`: for how many seconds tombstones are kept."""
+    """A collection of a table in a search engine. `search`: columns that are searchable by words. `commit_within`:
+    delay (seconds) until a document is visible. `stub_retention`: seconds for which tombstones are kept."""
 
     name: str
     table: str
@@ -314,8 +315,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """Everything that one YAML file declares. Every mapping is by name, in the order of the file. `lines` maps the path
-    of each value to its line, for error messages."""
+    """Everything that one YAML file declares. Mappings are by name, in the order of the file. `lines`: line by path."""
 
     name: str
     file: str

@@ -25,6 +25,7 @@ from ingest.postgres.pgoutput import WATCHED, PgEvents
 from ingest.records.capture_interfaces import Checkpoint, ServerTables, Stream
 
 KEPT = Gauge("tailorbird_slot_kept_bytes", "Bytes of its log that the server keeps for a slot", ["source"])
+ALARM = Gauge("tailorbird_slot_alarm_bytes", "`alarm_slot` of the source: more is an alarm", ["source"])
 HEARTBEAT = 1.0  # seconds between status queries to an idle server; each answer becomes a CaughtUp event
 KEPT_EVERY = 5.0  # seconds between queries for the size of the retained log
 BUSY = 0.02  # the same as `HEARTBEAT` while a snapshot is running, which advances at CaughtUp events
@@ -36,6 +37,7 @@ class PgSource:
 
     def __init__(self, settings: Source, topology: str) -> None:
         self._settings, self._names = settings, pg_slot.names_of(topology, settings)
+        ALARM.labels(settings.name).set(settings.alarm_slot)
         self._streamed = StreamedTransactions()
         self._feed: PgFeed | None = None
         self._left_out: frozenset[TableName] = frozenset()

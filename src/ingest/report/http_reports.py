@@ -20,6 +20,7 @@ from cdc.topology.topology import Source
 from ingest.capture.observer import Observer
 from ingest.records.capture_interfaces import Checkpoint
 from ingest.report.health import Health
+from ingest.report.incomplete import incomplete_tables
 from ingest.report.poll_progress import PollProgress
 
 CAPTURED = Counter("tailorbird_captured_changes", "Changes published, snapshot rows included", ["source"])
@@ -59,6 +60,11 @@ UNLOGGED = Counter(
     "Changes missing from the log, by kind; `rows`: repaired rows",
     ["source", "kind"],
 )
+INCOMPLETE = Gauge(
+    "tailorbird_capture_incomplete_tables",
+    "1 for each table whose topic lacks rows, by reason: left_out, quarantine, waiting, reread",
+    ["source", "table", "why"],
+)
 HELD = Gauge("tailorbird_capture_held_rows", "Rows held back until they are repaired", ["source"])
 MOVING = Gauge("tailorbird_capture_moving", "1 while the health check reports that the capture is moving", ["source"])
 HEAD_EVERY = 5.0  # seconds between reads of the end of the server's log
@@ -82,6 +88,7 @@ class Reports(Observer):
         self._commits, self._connected = COMMITTED.labels(*stream), CONNECTED.labels(*stream)
         self._running, self._completed = RUNNING.labels(*snapshot), COMPLETED.labels(*snapshot)
         self._written = WRITTEN.labels(server, "0")
+        self._lacking = frozenset[tuple[str, str]]()
         self._next_line = time.monotonic() + 5.0
         self._last = time.monotonic()
         SINCE_EVENT.labels(*stream).set_function(lambda: (time.monotonic() - self._last) * 1000)
@@ -108,11 +115,20 @@ class Reports(Observer):
         before = self._health.position
         self._health.committed(position, time.monotonic())
         self._commits.inc()
+        self._incomplete(checkpoint)
         self._running.set(checkpoint.snapshot == "running")
         self._completed.set(checkpoint.snapshot == "done")
         if before is not None and before.file != position.file:
             POSITION.remove(*self._stream, before.file)
         POSITION.labels(*self._stream, position.file).set(position.pos)
+
+    def _incomplete(self, checkpoint: Checkpoint) -> None:
+        found = incomplete_tables(checkpoint.state)
+        for table, why in self._lacking - found:
+            INCOMPLETE.remove(self._name, table, why)
+        for table, why in found - self._lacking:
+            INCOMPLETE.labels(self._name, table, why).set(1)
+        self._lacking = found
 
     def captured(self, changes: int) -> None:
         """Count committed changes."""

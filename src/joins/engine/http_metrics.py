@@ -52,6 +52,9 @@ class JoinMetrics:
         self._drifted = gauge(
             "drifted_columns", "Used columns that their source has dropped, or changed to another type."
         ).labels(table)
+        self._incomplete = gauge(
+            "incomplete_records", "Open dead-letter records of this join: the table lacks their changes."
+        ).labels(table)
         self._cuts = Counter(
             "tailorbird_join_cuts_total",
             "Batches whose end was published, by whether they end exactly at a position of the source.",
@@ -88,6 +91,10 @@ class JoinMetrics:
     def watermark(self, milliseconds: int) -> None:
         """Publish the watermark of the last batch, for a join by time."""
         self._watermarks.labels(self._table).set(milliseconds / 1000)
+
+    def incomplete(self, records: int) -> None:
+        """Publish how many open dead-letter records the table lacks."""
+        self._incomplete.set(records)
 
     def drifted(self, columns: int) -> None:
         """Publish how many columns of the plan are affected by schema changes."""

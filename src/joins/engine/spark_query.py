@@ -148,6 +148,7 @@ class BatchSink:
         self.state: tuple[Operator, ...] = ()
         self._state_at = 0
         self.total = Report()
+        metrics.incomplete(record.refused.total)
         committed = checkpoint.last_committed()
         run = Run(id=record.id, first_timestamp=record.first_timestamp, committed=committed)
         self.sink = self._patiently(lambda: target.sink(run, clock_ms))
@@ -243,6 +244,7 @@ class BatchSink:
         if record != self.record:
             self.record = record
             self.checkpoint.store(record)
+            self.metrics.incomplete(record.refused.total)
 
     def settled(self, records: int) -> None:
         """Reduce the number of open dead letters by `records`, because later records of their keys were accepted."""
@@ -251,6 +253,7 @@ class BatchSink:
                 refused = self.record.refused
                 self.record = replace(self.record, refused=replace(refused, before=refused.before - records))
                 self.checkpoint.store(self.record)
+                self.metrics.incomplete(self.record.refused.total)
 
     def _finish(self, batch: int, clock: int | None) -> None:
         """Write the barriers of a batch. Before the run is complete, they would promise too much and are not

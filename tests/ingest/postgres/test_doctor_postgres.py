@@ -11,7 +11,7 @@ from cdc.model.schema import TableId, TableSchema
 from cdc.topology.topology import Source
 from tailorbird.cli.cli_doctor import _source
 from tailorbird.operate.doctor.doctor import Checkup
-from tailorbird.operate.doctor.postgres import HELD, KEPT, OPEN, PgServerInspection, judge_postgres
+from tailorbird.operate.doctor.postgres import HELD, OPEN, PgServerInspection, judge_postgres
 from tests.support.pg_captured import Capture, PgCaptured
 
 GOOD = PgServerInspection(
@@ -91,7 +91,7 @@ def test_large_values_are_reported_with_the_remedy(capture: Capture) -> None:
         ({"slot": "", "free_slots": 0}, "slot", "fault", "no slot is free"),
         ({"slot": "lost"}, "slot", "fault", "its log is lost"),
         ({"slot": "unreserved"}, "slot", "warning", "its log is unreserved"),
-        ({"kept": KEPT + 1}, "slot", "warning", "keeps 4.0 GiB"),
+        ({"kept": (4 << 30) + 1}, "slot", "warning", "keeps 4.0 GiB"),
         ({"settings": {"max_slot_wal_keep_size": "900"}}, "max_slot_wal_keep_size", "ok", "must start again"),
     ],
 )

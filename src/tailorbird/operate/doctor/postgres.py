@@ -10,7 +10,6 @@ from tailorbird.operate.doctor.doctor import Checkup, Status, TableInspection
 
 HELD = 10_000_000  # transactions: a warning if a slot keeps catalogue rows from vacuum for so many
 OPEN = 600  # seconds: a warning if a transaction of a capture is open for so long
-KEPT = 4 << 30  # bytes of the log that the server keeps for a slot: above this, a warning
 OLDEST = 150_000
 _Printer = Callable[..., Checkup]
 
@@ -85,7 +84,7 @@ def judge_postgres(source: Source, inspection: PgServerInspection, grants: Seque
         reported.append(say("grants", "fault", f"lacks {', '.join(lacking)}", "; ".join(grants)))
     else:
         reported.append(say("grants", "ok", "all required privileges"))
-    reported.append(_slot(say, inspection))
+    reported.append(_slot(say, inspection, source.alarm_slot))
     reported.append(_published(say, inspection))
     reported.append(_limit(say, inspection))
     reported.append(_vacuum(say, inspection))
@@ -94,7 +93,7 @@ def judge_postgres(source: Source, inspection: PgServerInspection, grants: Seque
     return reported
 
 
-def _slot(say: _Printer, inspection: PgServerInspection) -> Checkup:
+def _slot(say: _Printer, inspection: PgServerInspection, most: int) -> Checkup:
     if not inspection.slot:
         if inspection.free_slots > 0:
             return say("slot", "ok", "the first start creates it")
@@ -102,7 +101,7 @@ def _slot(say: _Printer, inspection: PgServerInspection) -> Checkup:
     if inspection.slot in ("lost", "unreserved"):
         remedy = "raise max_slot_wal_keep_size; capture then reads all tables again, except with `position_lost: fail`"
         return say("slot", "fault" if inspection.slot == "lost" else "warning", f"its log is {inspection.slot}", remedy)
-    if inspection.kept > KEPT:
+    if inspection.kept > most:
         found = f"the server keeps {inspection.kept / (1 << 30):.1f} GiB of its log for it"
         return say(
             "slot",

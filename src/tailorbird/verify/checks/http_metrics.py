@@ -21,6 +21,7 @@ DURATION = Gauge("tailorbird_check_duration_seconds", "How long the last run too
 OUTCOME = Gauge("tailorbird_check_outcome", "1 for the outcome of the last run", [*_TABLE, "outcome"])
 ROWS = Gauge("tailorbird_check_rows", "Rows that the last run compared", _TABLE)
 DIFFERING = Gauge("tailorbird_check_differing_rows", "Compared rows that differ", _TABLE)
+COMPARED = Gauge("tailorbird_check_compared_timestamp_seconds", "When the table was last compared", _TABLE)
 MOVING = Gauge("tailorbird_check_moving_rows", "Compared rows that changed in every round", _TABLE)
 
 _OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -46,7 +47,7 @@ class CheckMetrics:
         for one in run.checked:
             found[one.stage, one.table].append(one)
         for gone in self._shown[run.check] - found.keys():
-            for gauge in (ROWS, DIFFERING, MOVING):
+            for gauge in (ROWS, DIFFERING, MOVING, COMPARED):
                 gauge.remove(run.check, *gone)
             for outcome in _OUTCOMES:
                 OUTCOME.remove(run.check, *gone, outcome)
@@ -54,6 +55,7 @@ class CheckMetrics:
             ROWS.labels(run.check, *place).set(sum(one.rows for one in some))
             DIFFERING.labels(run.check, *place).set(sum(one.differing for one in some))
             MOVING.labels(run.check, *place).set(sum(one.moving for one in some))
+            COMPARED.labels(run.check, *place).set(max(one.at_ms for one in some) / 1000)
             outcomes = {one.outcome for one in some}
             worst = next(one for one in WORST_FIRST if one in outcomes)
             for outcome in _OUTCOMES:
