@@ -8,10 +8,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import pymysql
 
@@ -23,8 +24,7 @@ from tests.integration.conftest import CapturedDatabase, servers
 from tests.support.gateways import GatewayProcess
 from tests.support.waiting import wait_for
 
-# the first and the last key of the table: enough rows for several ranges of a snapshot
-_FIRST, _LAST = -28_000, 12_000
+KEYS = range(-28_000, 12_000)  # enough rows for several ranges of a snapshot
 DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
 
 
@@ -34,6 +34,7 @@ class Writer(threading.Thread):
 
     server: Server
     random: Random
+    keys: range = KEYS
     enough: threading.Event = field(default_factory=threading.Event)
     pause: threading.Lock = field(default_factory=threading.Lock)
     failed: BaseException | None = None
@@ -64,7 +65,7 @@ class Writer(threading.Thread):
 
     def _change(self, cursor: Any) -> None:
         self.serial += 1
-        key = self.random.randrange(3000) if self.random.random() < 0.5 else self.random.randrange(_FIRST, _LAST)
+        key = self.random.choice((range(3000), self.keys)[self.random.random() < 0.5])
         kind = self.random.random()
         if kind < 0.4:
             cursor.execute("INSERT INTO t (id, v) VALUES (%s, %s)", (self.serial, self.serial))
@@ -74,6 +75,29 @@ class Writer(threading.Thread):
             cursor.execute("DELETE FROM t WHERE id = %s", (key,))
         else:
             cursor.execute("UPDATE t SET id = %s, v = %s WHERE id = %s", (self.serial, self.serial, key))
+
+
+class Traffic(Protocol):
+    """A thread that writes until `enough` is set."""
+
+    enough: threading.Event
+    failed: BaseException | None
+
+    def start(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
+@contextmanager
+def running(writer: Traffic) -> Iterator[None]:
+    """Write during the block; afterwards check that nothing but lost connections stopped the writer."""
+    writer.start()
+    try:
+        yield
+    finally:
+        writer.enough.set()
+        writer.join()
+    assert writer.failed is None
 
 
 def topology(name: str, server: Server, file: Path, extra: str = "") -> None:
@@ -164,20 +188,30 @@ class Run:
         self.server.stop()
 
 
-def run_on(flavour: str, folder: Path, name: str, *flags: str) -> Run:
-    """Start a durable server whose table d.t has 40,000 rows, and a topology that captures it."""
+def run_on(flavour: str, folder: Path, name: str, *flags: str, keys: range = KEYS) -> Run:
+    """Start a durable server whose table d.t has a row for each key, and a topology that captures it."""
     server = start(flavour, folder / name, *DURABLE, *flags)
     with server.session() as connected, connected.cursor() as cursor:
         cursor.execute("CREATE DATABASE d DEFAULT CHARSET utf8mb4")
         cursor.execute("CREATE TABLE d.t (id BIGINT PRIMARY KEY, v BIGINT, w VARCHAR(20) DEFAULT 'x')")
-        for low in range(_FIRST, _LAST, 4_000):
-            cursor.execute("INSERT INTO d.t (id, v) VALUES " + ",".join(f"({i},{i})" for i in range(low, low + 4_000)))
+        for at in range(0, len(keys), 4_000):
+            cursor.execute("INSERT INTO d.t (id, v) VALUES " + ",".join(f"({i},{i})" for i in keys[at : at + 4_000]))
     file = folder / f"{name}.yml"
     topology(name, server, file)
     return Run(server, file, CapturedDatabase(name, file, ("t",)))
 
 
-def published(run: Run) -> tuple[list[tuple[str, int, int | None]], dict[int, Any]]:
+class Published(Protocol):
+    """A capture whose records can be read."""
+
+    @property
+    def captured(self) -> CapturedDatabase: ...
+
+    def topic(self) -> str:
+        """Return the topic of the table."""
+
+
+def published(run: Published) -> tuple[list[tuple[str, int, int | None]], dict[int, Any]]:
     """Return the changes of the log in order, and the rows of all records; check the order within each partition."""
     records = run.captured.read(run.topic())
     changes: dict[int, tuple[str, int, int | None]] = {}
@@ -265,8 +299,7 @@ def batter(run: Run, kills: int, seed: int, stack: Stack | None = None, first: i
     """
     random = Random(seed)
     writer = Writer(run.server, Random(seed + 1), serial=seed * 10_000_000)
-    writer.start()
-    try:
+    with running(writer):
         for number in range(first, first + kills):
             run.start()
             run.progresses(random.choice((0, 1, 100, 400)))
@@ -283,10 +316,6 @@ def batter(run: Run, kills: int, seed: int, stack: Stack | None = None, first: i
                 run.progresses(1)
             writer.enough.wait(random.random() / 2)
             run.kill()
-        assert writer.failed is None
-    finally:
-        writer.enough.set()
-        writer.join()
     run.start()
     run.caught_up()
     run.kill(signal.SIGTERM)
@@ -299,5 +328,12 @@ def check(run: Run) -> int:
     truth = list(logged(run.server))
     assert len(changes) > 50
     assert changes == truth[-len(changes) :]
-    assert {key: row["v"] for key, row in state.items()} == {key: row["v"] for key, row in run.rows().items()}
+    must_equal({key: row["v"] for key, row in state.items()}, {key: row["v"] for key, row in run.rows().items()})
     return len(changes)
+
+
+def must_equal(found: dict[int, Any], wanted: dict[int, Any]) -> None:
+    """Raise AssertionError with some of the differences; pytest would compare the texts of all rows."""
+    different = {key: (found.get(key), wanted.get(key)) for key in found.keys() | wanted.keys()}
+    different = {key: both for key, both in different.items() if both[0] != both[1]}
+    assert not different, f"{len(different)} rows differ, as {dict(sorted(different.items())[:5])}"
