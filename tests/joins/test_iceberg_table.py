@@ -5,24 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from cdc.model.brokers import Brokers
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import Barrier, RowCodec
 from cdc.stored.lakehouse import IcebergCatalog
 from cdc.stored.layout import Layout, LayoutColumn
 from joins.runtime.records import RowPut
+from joins.stores.iceberg import iceberg_sink, iceberg_visible
 from joins.stores.iceberg.arrow_rows import RowCells, columns_of, staged_table
 from joins.stores.iceberg.iceberg_runs import load_state, shown_table
 from joins.stores.iceberg.iceberg_server import check_warehouse, write_staged
 from joins.stores.iceberg.iceberg_table import IcebergTable, OwnedRun
 from joins.stores.iceberg.iceberg_visible import decoded, visible_rows
+from joins.stores.sink_interfaces import Cut, Run
 
 LAYOUT = Layout(
     topology="t", table="wide", id=1, family="d", row_key=("id",), salt_buckets=3,
@@ -181,6 +187,63 @@ def test_another_process_commits_in_between(where: IcebergCatalog, monkeypatch: 
     assert len(seen(where)) == 8, "the row was written at 200, so it is not older"
 
 
+@pytest.mark.matrix
+def test_two_versions_become_visible_at_the_same_time(where: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find that readers have no table yet, and one creates it first: the other one sees that and goes on."""
+    former, later = Driver(where, "wide", LAYOUT, "first"), Driver(where, "wide.v2", LAYOUT, "second")
+    original, looks = IcebergTable._shown, list[int]()
+
+    def overtaken(table: IcebergTable) -> Any:
+        found = original(table)
+        if table is later.table and found is None:
+            looks.append(1)
+            former.write(0, (1, "a"), complete=True)
+        return found
+
+    folder = later.stage(0, (1, "b"))
+    monkeypatch.setattr(IcebergTable, "_shown", overtaken)
+    later.table.commit_batch(later.run, folder, 0, 100, None, complete=True)
+    assert looks == [1]
+    assert seen(where) == [(1, "a")]
+    later.table.show()
+    assert seen(where) == [(1, "b")]
+
+
+@pytest.mark.parametrize("at", ["catalog", pytest.param("files", marks=pytest.mark.matrix)])
+def test_a_run_is_removed_while_another_process_reads_it(
+    where: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """A rebuild removes the former run at any moment: after a reader has found it in the catalog, or has read its
+    metadata. The reader sees the new rows, and no error about a missing file.
+    """
+    Driver(where, "wide", OTHER, "shown").write(0, (1, [], 7), complete=True)
+    old = Driver(where, "wide.v2", LAYOUT, "former")
+    old.write(0, (1, "a"), complete=True)
+    rebuilt, reader = Driver(where, "wide.v2", LAYOUT, "rebuilt"), IcebergTable(where, "wide.v2")
+    reader.check("t.yml")
+    moments = {"catalog": (SqlCatalog, "_convert_orm_to_iceberg"), "files": (iceberg_visible, "read_files")}
+    (owner, name), removed = moments[at], list[int]()
+    original = getattr(owner, name)
+
+    def disturbed(*given: Any) -> Any:
+        if not removed:
+            removed.append(1)
+            with monkeypatch.context() as undisturbed:
+                undisturbed.setattr(owner, name, original)
+                rebuilt.write(0, (1, "b"), complete=True)
+        return original(*given)
+
+    monkeypatch.setattr(owner, name, disturbed)
+    layout, rows = visible_rows(reader)
+    assert list(decoded(layout, rows)) == [{"id": 1, "note": "b"}]
+    assert removed
+    monkeypatch.undo()
+    for file in Path(where.warehouse).rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(Fatal, match="a file is missing"):
+        visible_rows(reader)
+
+
 def test_versions_swap_with_other_columns_and_back(where: IcebergCatalog) -> None:
     """Readers see one version at a time, whole, with its columns; both follow; dropped ones leave no rows."""
     old = Driver(where, "wide", LAYOUT, "first")
@@ -226,6 +289,30 @@ def test_old_files_are_deleted_and_needed_ones_are_not(where: IcebergCatalog, tm
     assert len(list(tmp_path.rglob("*.parquet"))) == LAYOUT.salt_buckets
     assert seen(where) == [(n, "c") for n in range(9)]
     assert not list(tmp_path.rglob("*.arrow"))
+
+
+def test_old_snapshots_of_a_table_without_changes_expire(
+    where: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only positions are stored, because the changes of the sources are those of other tables. Still, snapshots do not
+    accumulate, neither of the stored rows nor of the table that readers use.
+    """
+    seconds = count(0, 11)
+    monkeypatch.setattr(iceberg_sink, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    where = replace(where, retain=0)
+    table = IcebergTable(where, "wide")
+    sink = iceberg_sink.IcebergSink(
+        table, Brokers("localhost:1"), Run(id="first", first_timestamp=1, committed=-1),
+        lambda: time.time_ns() // 1_000_000 + 1000, table.settle_layout(LAYOUT, "evolve"),
+    )  # fmt: skip
+    sink.begin(0)
+    sink.sweep()
+    for sequence in range(4):
+        cut = Cut(batch=0, positions={"shop": {"sequence": sequence}}, ends=(), incomplete=0)
+        assert sink.follow(cut, committed=0)
+    assert table.reached() == {"shop": {"sequence": 3}}
+    (run,) = table.runs()
+    assert max(len(one.snapshots()) for one in (run.table, shown(where))) < 5
 
 
 def test_other_tables_and_names_are_refused(where: IcebergCatalog) -> None:

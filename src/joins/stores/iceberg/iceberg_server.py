@@ -10,7 +10,12 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.fs as fs
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NamespaceAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NamespaceAlreadyExistsError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -23,6 +28,10 @@ class CommitConflict(Exception):
     """Another process has committed the table since it was read. Nothing was committed."""
 
 
+class MissingFile(Fatal):
+    """A file does not exist. It is lost, or another process has removed a run since its table was read."""
+
+
 @contextmanager
 def translated(catalog: IcebergCatalog) -> Iterator[None]:
     """Raise errors within the block as those of `cdc.model.errors`, and a lost race as `CommitConflict`.
@@ -30,16 +39,15 @@ def translated(catalog: IcebergCatalog) -> Iterator[None]:
     After a Retriable, the last commit may have happened."""
     try:
         yield
-    except CommitFailedException as error:
+    except (CommitFailedException, TableAlreadyExistsError) as error:
         raise CommitConflict(str(error)) from error
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise UsageError(f"iceberg.uri: {_first_line(error)}", "see docs/iceberg.md for addresses") from error
     except PermissionError as error:
         raise UsageError(f"{catalog}: {_first_line(error)}", "allow reading and writing the warehouse") from error
     except FileNotFoundError as error:
-        raise Fatal(
-            f"{catalog}: a file is missing: {_first_line(error)}", "`run --rebuild` builds the table"
-        ) from error
+        what = f"{catalog}: a file is missing: {_first_line(error)}"
+        raise MissingFile(what, "`run --rebuild` builds the table") from error
     except (DBAPIError, CommitStateUnknownException, OSError) as error:
         raise Retriable(f"{catalog}: {_first_line(error)}", "is the catalog's database running?") from error
 

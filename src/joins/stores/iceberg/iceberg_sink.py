@@ -95,7 +95,7 @@ class IcebergSink:
             return False
         if not self.table.publish(self._run, barrier_of(cut, self._next_timestamp())):
             return False
-        self._committed_at = time.monotonic()
+        self._committed()
         return True
 
     def sweep(self) -> int:
@@ -108,12 +108,16 @@ class IcebergSink:
         gone = self.table.commit_batch(
             self._run, self._folder, self._batch, self._timestamp, barrier, complete=complete
         )  # fmt: skip
+        self._committed()
+        return gone
+
+    def _committed(self) -> None:
+        """Note the time of a commit, and delete old files now and then."""
         self._committed_at = now = time.monotonic()
         pause = min(max(self.table.where.retain / 10, _COLLECT_AT_LEAST), _COLLECT_AT_MOST)
         if now - self._collected_at > pause:
             self._collected_at = now
             self.table.expire(self._clock_ms() - round(self.table.where.retain * 1000))
-        return gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from itertools import count
 from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
@@ -68,6 +68,7 @@ from joins.stores.iceberg.iceberg_schema import (
 )
 from joins.stores.iceberg.iceberg_server import (
     CommitConflict,
+    MissingFile,
     opened,
     read_staged,
     remove_files,
@@ -77,6 +78,7 @@ from joins.stores.iceberg.iceberg_server import (
 
 T = TypeVar("T")
 _TRIES = 20
+_READS = 4  # a run is removed only once; a table that still names the same missing file is damaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +105,10 @@ class IcebergTable:
         return self._opened
 
     def call(self, action: Callable[[], T]) -> T:
-        """Run an action, again if another process commits at the same time.
+        """Run an action, again if another process commits at the same time, or removes a run that is being read.
 
-        Raises Retriable while the catalog is unavailable: then the action may have happened."""
+        Raises MissingFile if a file of a table is lost, Retriable while the catalog is unavailable: then the action may
+        have happened."""
         for tries in count(1):
             try:
                 with translated(self.where):
@@ -113,7 +116,10 @@ class IcebergTable:
             except CommitConflict as error:
                 if tries == _TRIES:
                     raise Retriable(f"{self.where}: {error}", "does another program write the table?") from error
-                time.sleep(0.05)
+            except MissingFile:
+                if tries == _READS:
+                    raise
+            time.sleep(0.05)
         raise AssertionError("unreachable")
 
     def check(self, file: str) -> None:
@@ -213,11 +219,7 @@ class IcebergTable:
         schemas = [readers_columns(one.table) for one in known]
         if (table := shown_table(self.catalog, self.where, self.view)) is not None:
             schemas += table.schemas().values()
-        try:
-            columns = columns_schema(layout, schemas)
-            create_rows_table(self.catalog, identifier, columns, properties, {STATE: state.dump()})
-        except TableAlreadyExistsError as error:
-            raise CommitConflict(str(error)) from error
+        create_rows_table(self.catalog, identifier, columns_schema(layout, schemas), properties, {STATE: state.dump()})
         found = load_run(self.catalog, identifier)
         if found is None:
             raise CommitConflict(f"table {'.'.join(identifier)} is gone")
