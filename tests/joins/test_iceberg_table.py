@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from cdc.model.brokers import Brokers
-from cdc.model.errors import Fatal, UsageError
+from cdc.model.errors import Fatal, Skippable, UsageError
 from cdc.model.types import Canonical, parse_type
 from cdc.stored.cells import Barrier, RowCodec
 from cdc.stored.lakehouse import IcebergCatalog
@@ -313,6 +313,20 @@ def test_old_snapshots_of_a_table_without_changes_expire(
     assert table.reached() == {"shop": {"sequence": 3}}
     (run,) = table.runs()
     assert max(len(one.snapshots()) for one in (run.table, shown(where))) < 5
+
+
+@pytest.mark.matrix
+def test_another_program_compacts_the_table_of_readers(where: IcebergCatalog) -> None:
+    """Its files lack row keys: `verify` and `explain` report that. The next commit replaces the files."""
+    driver = Driver(where, "wide", LAYOUT, "first")
+    driver.write(0, *((n, "a") for n in range(9)), complete=True)
+    compacted = shown(where)
+    compacted.overwrite(compacted.scan().to_arrow())
+    for keys in (None, [RowCodec(LAYOUT).row_key({"id": 2})]):
+        with pytest.raises(Skippable, match=r"another program has rewritten files of shop\.wide"):
+            visible_rows(driver.table, keys)
+    driver.write(1, (9, "b"))
+    assert len(visible_rows(driver.table)[1]) == len(seen(where)) == 10
 
 
 def test_other_tables_and_names_are_refused(where: IcebergCatalog) -> None:

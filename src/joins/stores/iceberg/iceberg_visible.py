@@ -20,7 +20,7 @@ def visible_rows(table: IcebergTable, keys: Sequence[bytes] | None = None) -> tu
     """Return the rows, all or those with some row keys, of one state of the table between two batches.
 
     The data files are those of the table that readers use, if it shows this version. Raises Skippable before the first
-    complete result."""
+    complete result, and if another program has rewritten files, which then lack row keys."""
 
     def read() -> tuple[Layout, pa.Table]:
         runs, shown = table.runs(), table.shown()
@@ -31,7 +31,11 @@ def visible_rows(table: IcebergTable, keys: Sequence[bytes] | None = None) -> tu
         if shown is not None and (same := [one for one in complete if one.number == shown[1].number]):
             run, files = same[0], shown[0]
         where = ALL if keys is None else In(term=Reference(KEY), values={literal(key) for key in keys})
-        return run.layout, read_files(run.table, files.scan().plan_files(), run.layout, where)
+        tasks, own = list(files.scan().plan_files()), f"{run.table.location()}/"
+        if not all(task.file.file_path.startswith(own) for task in tasks):
+            what = f"another program has rewritten files of {'.'.join(files.name())} in {table.where}"
+            raise Skippable(what, "the next commit of the join replaces them")
+        return run.layout, read_files(run.table, tasks, run.layout, where)
 
     return table.call(read)
 
