@@ -7,17 +7,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.model.naming import hbase_table, peer
+from cdc.otel.http_metrics import send_metrics
+from cdc.otel.http_spans import tracer_of
 from cdc.process.file_running import announced
 from cdc.process.kafka_grants import granted
 from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import HBase, Index, Topology
 from indexer.engine.engine import SearchCollection, open_collection
+from indexer.engine.http_tracing import IndexTraces
 from indexer.foreign.foreign import ForeignProcessor, NoProgress, ProgressStore
 from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.foreign.writer import ConditionalCollection
@@ -100,7 +103,9 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     with announced(topology.name, f"index {index.name}", metrics_port):
-        _index(topology, index, IndexMetrics(index.name, metrics_port), stopped)
+        metrics = IndexMetrics(index.name, metrics_port)
+        send_metrics(topology.name, f"index {index.name}", metrics.registry)
+        _index(topology, index, metrics, stopped)
 
 
 def _index(topology: Topology, index: Index, metrics: IndexMetrics, stopped: threading.Event) -> None:
@@ -137,14 +142,17 @@ def _serve(
 ) -> None:
     """Listen for region servers, register in ZooKeeper, and process batches until `stopped` is set."""
     process = holding(indexing.process, stopped, metrics.health)
+    traces = IndexTraces(index, tracer_of(topology.name, f"index {index.name}"), indexing.barriers)
 
     def handle(edits: Edits) -> None:
+        began_ns = time.time_ns()
         try:
             tally = process(edits)
         except Retriable:
             metrics.sent_back()
             raise
         metrics.handled(tally, time.time() - edits.newest / 1000)
+        traces.posted(began_ns, tally.barriers)
         if tally.dead:
             log.warning("dead_letters", count=tally.dead)
 
@@ -218,6 +226,10 @@ class Indexing:
             log.info("tombstones_purged", count=purged)
         except Retriable as error:
             log.warning("tombstones_not_purged", reason=str(error))
+
+    def barriers(self) -> list[dict[str, Any]]:
+        """Return the barriers that queries of the index see. Raises Retriable while a server is unavailable."""
+        return self._collection(checked(self._targets).collections[0]).barriers()
 
     def warn_without_collections(self) -> None:
         """Log a warning if a target collection is missing, because nothing can be indexed then."""

@@ -15,6 +15,8 @@ import structlog
 
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.schema import TableId
+from cdc.otel.http_metrics import send_metrics
+from cdc.otel.http_spans import tracer_of
 from cdc.process.file_running import announced
 from cdc.process.file_topology import load_topology
 from cdc.process.http_operation import serve_operation
@@ -31,6 +33,7 @@ from ingest.events.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
+from ingest.log.traced_log import TracedLog
 from ingest.mysql.mysql_log_start import log_start
 from ingest.records.capture_interfaces import OpenLog, ServerTables
 from ingest.records.exact_phases import ExactPhases, images_of
@@ -91,6 +94,7 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     reports = _reports(topology, source)
+    send_metrics(topology.name, f"capture {source.name}")
     with announced(topology.name, f"capture {source.name}", metrics_port):
         if metrics_port:
             serve_operation(metrics_port, reports.verdict)
@@ -188,10 +192,12 @@ def capture(
     `wait` sleeps the given seconds, or less if stopped. `log` is where to write; the default is Kafka.
     """
     reports, log = reports or _reports(topology, source), log or IntoKafka(topology, source)
-    pause = 0.0
+    pause, tracer = 0.0, tracer_of(topology.name, f"capture {source.name}")
     while not stopped():
         try:
             opened, found = log.open()
+            if tracer is not None:
+                opened = TracedLog(opened, source.name, tracer, time.time_ns)
             # an agent's policy has already checked the conditions of its signals
             checked = CheckedSignals(signals=found, source=source, observer=reports)
             signals = checked if source.conditions is None else found

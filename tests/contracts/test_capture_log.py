@@ -25,14 +25,14 @@ from cdc.process.kafka_admin import add_partitions
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
 from ingest.fleet.permits import Permits
-from ingest.gateway.grpc_session import SessionLog, SignalValues
+from ingest.gateway.grpc_session import SignalValues
 from ingest.gateway.kafka_sources import KafkaFleet
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, GrpcStream
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import make_topics
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.capture_interfaces import ChangeLog, Checkpoint, OpenLog, Record
+from ingest.records.capture_interfaces import ChangeLog, Checkpoint, OpenLog, Record, SessionLog
 from ingest.records.findings import Search
 from ingest.records.records import Recorder
 from tests.support.gateways import TENANT, certificates, server_open

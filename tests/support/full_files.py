@@ -97,6 +97,8 @@ indexes:
 checks:
   all: {every: 1h, tables: [wide], sample: 1/64}
   new: {every: 1h, stage: index, changed_since: last}
+webhooks:
+  ops: {url: "https://h/x", secret: "${PASSWORD:-p}", events: [source_stopped, slot_exceeded], ca_file: ca.pem}
 """,
     "pages": """
 name: t

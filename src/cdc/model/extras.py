@@ -21,6 +21,7 @@ MODULES = frozenset(
         "kazoo",
         "numpy",
         "opensearchpy",
+        "opentelemetry",
         "pandas",
         "py4j",
         "pyarrow",

@@ -21,6 +21,7 @@ from cdc.model.patterns import is_pattern
 from cdc.model.schema import TableId
 from cdc.stored.foreign import ForeignTable
 from cdc.topology.copies import copies_of, copy_query
+from cdc.topology.hooks.reader_webhooks import WEBHOOK, read_webhook
 from cdc.topology.reader_agent import read_agent
 from cdc.topology.reader_checks import CHECK, check_checks, read_check
 from cdc.topology.reader_foreign import FOREIGN, foreign_table
@@ -80,6 +81,7 @@ def read_topology(
         "indexes", {}, read=lambda v: named(v, INDEX, lambda n, s: _index(name, n, s))
     )
     dashboards: Mapping[str, Dashboard] = top.take("dashboards", {}, read=lambda v: named(v, DASHBOARD, read_dashboard))
+    webhooks = top.take("webhooks", {}, read=lambda v: named(v, WEBHOOK, read_webhook))
     checks: Mapping[str, Check] = top.take("checks", {}, read=lambda v: named(v, CHECK, read_check))
     top.end()
     topology = Topology(
@@ -92,6 +94,7 @@ def read_topology(
         foreign_tables=foreign,
         joins=joins,
         checks=checks,
+        webhooks=webhooks,
         lines=reader.lines,
         **servers,
     )

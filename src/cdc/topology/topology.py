@@ -1,5 +1,4 @@
-"""A topology: everything that one YAML file declares, as frozen values. `cdc.topology.reader` reads and checks the
-file."""
+"""A topology: everything that one YAML file declares, as frozen values. `cdc.topology.reader` reads it."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from cdc.model.schema import TableId
 from cdc.model.tls import TLS_IF_OFFERED, PostgresServer, SearchServer, SecuredAddress, Tls, is_loopback
 from cdc.stored.foreign import ForeignTable
 from cdc.stored.lakehouse import IcebergCatalog
+from cdc.topology.hooks.webhook import Webhook
 from cdc.topology.panels import ALL_TIMES, Panel, TimeRange
 
 SourceType = Literal["mysql", "mariadb", "postgresql", "kafka", "syslog", "maxscale", "sql"]
@@ -278,8 +278,7 @@ def engine_name(index: Index) -> str:
 class Dashboard:
     """A live page over an index: facets, a histogram over the column `time`, and `columns` of the newest rows.
 
-    `refresh` is the interval in seconds. `panels` replace the histogram; they show the rows of `range` until the user
-    selects another range.
+    `refresh` is the interval in seconds. `panels` replace the histogram; they show the rows of `range` at first.
     """
 
     name: str
@@ -329,6 +328,7 @@ class Topology:
     foreign_tables: Mapping[str, ForeignTable] = field(default_factory=dict)
     joins: Joins = Joins()
     checks: Mapping[str, Check] = field(default_factory=dict)
+    webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     postgres: PostgresServer | None = None
     iceberg: IcebergCatalog | None = None
     opensearch: OpenSearch = OpenSearch(url="http://127.0.0.1:9200")

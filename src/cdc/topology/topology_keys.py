@@ -19,6 +19,7 @@ from cdc.grammar.forms import (
 )
 from cdc.grammar.keys import DRAFT, DeclaredKey, Keys, schema_of, section
 from cdc.grammar.values import NAME
+from cdc.topology.hooks.reader_webhooks import WEBHOOK
 from cdc.topology.reader_checks import CHECK
 from cdc.topology.reader_foreign import FOREIGN
 from cdc.topology.reader_panels import DASHBOARD
@@ -106,6 +107,7 @@ TOPOLOGY: Keys = {
     "dashboards": DeclaredKey(form=entries(section(DASHBOARD)), about="Live pages over indexes."),
     "foreign_tables": DeclaredKey(form=entries(section(FOREIGN)), about="HBase tables that other programs write."),
     "checks": DeclaredKey(form=entries(section(CHECK)), about="What `tailorbird verify` compares on a schedule."),
+    "webhooks": DeclaredKey(form=entries(section(WEBHOOK)), about="URLs that receive events (CloudEvents)."),
 }
 
 

@@ -16,7 +16,7 @@ class IndexMetrics:
 
     def __init__(self, index: str, port: int) -> None:
         self.health = HealthTracker()
-        registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self._documents = Counter(
             "tailorbird_indexed_documents_total",
             "Documents that Solr accepted: rows and tombstones, including repeats, without barriers.",

@@ -20,6 +20,7 @@ from cdc.model.escapes import meanings
 from cdc.model.event import Position
 from cdc.model.identifiers import fold_table
 from cdc.model.schema import TableId
+from cdc.otel.http_metrics import send_metrics
 from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
 from cdc.process.verdict import HealthVerdict
@@ -74,6 +75,7 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
         gateways, credentials, opened=agent.opened, commanded=agent.commanded, limits=_received(policy.limits)
     )
     watch = PolicyWatch(file, agent, streams)
+    send_metrics("fleet", f"agent {name}")
     if metrics_port:
         serve_operation(metrics_port, lambda: _judgement(agent, watch))
     threading.Thread(target=watch.run, args=(stop, again), name="policy", daemon=True).start()

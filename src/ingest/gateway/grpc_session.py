@@ -22,7 +22,7 @@ from ingest.fleet.frames import PIECE, SAME, FrameReader, unzipped
 from ingest.fleet.permits import Permits
 from ingest.fleet.stored_records import rest_json, sent
 from ingest.gateway.proc_credit import ChannelCredit, CreditBudget
-from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record, Recovered
+from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record, Recovered, SessionLog
 from ingest.records.checkpoint_changes import changed_checkpoint
 from ingest.records.findings import Search
 
@@ -54,13 +54,6 @@ class SignalValues(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
-
-
-class SessionLog(OpenLog, Protocol):
-    """A change log that also knows how many of its records Kafka has not confirmed yet."""
-
-    def undelivered(self, seconds: float = 0.0) -> int:
-        """Wait at most `seconds` for confirmations, and return the number of records that are not confirmed."""
 
 
 class ServedSource(Protocol):

@@ -6,27 +6,36 @@ capture --gateway`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from cdc.model.errors import Retriable
+from cdc.otel.http_spans import tracer_of
+from cdc.otel.stages import GATEWAY
 from cdc.topology.topology import Source, Topology
 from ingest.fleet.desired import SourceSpec, source_of
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.permits import Permits
 from ingest.gateway.gateway_interfaces import StateTopic
-from ingest.gateway.grpc_session import ServedSource, SessionLog, SignalValues
+from ingest.gateway.grpc_session import ServedSource, SignalValues
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics, source_topics
-from ingest.records.capture_interfaces import Recovered
+from ingest.log.traced_log import TracedSessionLog
+from ingest.records.capture_interfaces import Recovered, SessionLog
 
 # If a gateway and a source's only agent crash together, their transaction stays open. Consumers and the recovery of
 # other sources wait for it at most this long. Transactions of a running session have about 20,000 records, and end
 # within seconds.
 TRANSACTION_TIMEOUT_MS = 60_000
+
+
+def _traced(topology: Topology, log: SessionLog, source: str) -> SessionLog:
+    tracer = tracer_of(topology.name, "gateway")
+    return log if tracer is None else TracedSessionLog(log, source, tracer, time.time_ns, GATEWAY)
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,8 @@ class KafkaSource:
 
     def log(self) -> SessionLog:
         """Open the change log for a session. Raises Retriable while Kafka is unavailable."""
-        return KafkaLog(self.topology, self.source, make_topics(self.topology, self.source), TRANSACTION_TIMEOUT_MS)
+        topics = make_topics(self.topology, self.source)
+        return _traced(self.topology, KafkaLog(self.topology, self.source, topics, TRANSACTION_TIMEOUT_MS), self.name)
 
     def signals(self) -> SignalValues:
         """Open the signals to the source."""
@@ -118,7 +128,7 @@ class LeasedSource:
 
     def log(self) -> SessionLog:
         """Open the change log for a session. Raises Retriable if Kafka is unavailable, or the agent has no lease."""
-        return LeasedLog(self.topology, self.served.source, self.held)
+        return _traced(self.topology, LeasedLog(self.topology, self.served.source, self.held), self.name)
 
     def signals(self) -> SignalValues:
         """Open the signals to the source."""

@@ -16,6 +16,8 @@ import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.oidc.claims import OidcSettings
+from cdc.otel.http_metrics import send_metrics
+from cdc.otel.http_spans import tracer_of
 from cdc.process.file_topology import load_topology
 from cdc.process.http_operation import serve_operation
 from cdc.process.kafka_grants import check_grants
@@ -84,6 +86,9 @@ def run(
             raise UsageError("--oidc is only used by the REST API", "--api HOST:PORT")
         settings = load_oidc(oidc)
     standing = HealthTracker()
+    send_metrics(topologies[gateway.tenant].name, "gateway")
+    for topology in topologies.values():
+        tracer_of(topology.name, "gateway")  # raises errors of its settings now
     if metrics_port:
         serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))
     asyncio.run(_serve(topologies, gateway, (listen, tokens), pem, folder, api, settings, standing))

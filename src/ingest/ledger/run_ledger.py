@@ -15,6 +15,7 @@ from prometheus_client import Counter, Gauge
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.filters import TableRule
 from cdc.model.schema import TableId, TableSchema
+from cdc.otel.http_metrics import send_metrics
 from cdc.process.file_running import announced
 from cdc.process.file_topology import home, load_topology
 from cdc.process.http_operation import serve_operation
@@ -97,6 +98,7 @@ def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[st
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log, pause, standing = structlog.get_logger().bind(topology=topology.name), 0.0, HealthTracker()
+    send_metrics(topology.name, "ledger")
     with announced(topology.name, "ledger", metrics_port):
         if metrics_port:
             serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))

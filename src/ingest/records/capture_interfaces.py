@@ -212,6 +212,13 @@ class OpenLog(ChangeLog, Protocol):
         """Discard uncommitted records and drop the connections. Safe to call at any time."""
 
 
+class SessionLog(OpenLog, Protocol):
+    """A change log that also knows how many of its records Kafka has not confirmed yet."""
+
+    def undelivered(self, seconds: float = 0.0) -> int:
+        """Wait at most `seconds` for confirmations, and return the number of records that are not confirmed."""
+
+
 class Watcher(Protocol):
     """Receives events about tables that are being read; `snapshots.Snapshots` implements it.
 

@@ -19,7 +19,7 @@ class JoinMetrics:
 
     def __init__(self, table: str, port: int) -> None:
         self.health = HealthTracker()
-        registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
 
         def gauge(name: str, what: str, *labels: str) -> Gauge:
             return Gauge(f"tailorbird_join_{name}", what, ["table", *labels], registry=registry)

@@ -24,6 +24,7 @@ from cdc.model.errors import Retriable, TailorbirdError
 from cdc.stored.layout import Layout
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, clock_of
 from joins.engine.http_metrics import JoinMetrics
+from joins.engine.http_tracing import BatchTraces, timed
 from joins.engine.proc_worker import settle
 from joins.engine.progress import Operator
 from joins.engine.spark_by_time import set_up_by_time
@@ -136,9 +137,10 @@ class BatchSink:
         thinned: Callable[[], Mapping[str, int]],
         clock_ms: Clock,
         metrics: JoinMetrics,
+        traces: BatchTraces,
         stopped: Callable[[], bool],
     ) -> None:
-        self.plan = plan
+        self.plan, self.traces = plan, traces
         self.layout, self.record, self.checkpoint = layout, record, checkpoint
         self.positions, self.clock_ms = positions, clock_ms
         self.metrics, self.stopped, self.thinned = metrics, stopped, thinned
@@ -202,7 +204,9 @@ class BatchSink:
         self._patiently(lambda: self.sink.begin(batch))
         if self.sink.by_row:
             rows = rows.repartition("k").sortWithinPartitions("k")
-        write = settling(self.sink.writer(self.plan, self.layout, batch))
+        self.traces.begun(batch)
+        writer = self.sink.writer(self.plan, self.layout, batch)
+        write = settling(timed(writer) if self.traces.on else writer)
         report = Report()
         try:
             reports = rows.mapInArrow(write, _REPORT).collect()
@@ -211,6 +215,7 @@ class BatchSink:
             raise
         for row in reports:
             report.merge(Report(**orjson.loads(row["report"])))
+        self.traces.written(report)
         self.keep(batch, report)
         self._finish(batch, clock)
         self.total.merge(report)
@@ -273,6 +278,7 @@ class BatchSink:
             self.checkpoint.store(self.record)
         cut = self._cut()
         self._patiently(lambda: self.sink.finish(cut))
+        self.traces.reported(self._reported, cut.positions)
         self._reported = cut.positions
         self.metrics.cut(cut.positions)
 
@@ -303,6 +309,7 @@ class BatchSink:
                 return
             cut, committed = self._cut(), self.checkpoint.last_committed()
             if cut.positions != self._reported and self._patiently(lambda: self.sink.follow(cut, committed)):
+                self.traces.reported(self._reported, cut.positions)
                 self._reported = cut.positions
         finally:
             self._busy.release()

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 import structlog
 
 from cdc.model.errors import Fatal, TailorbirdError, UsageError
+from cdc.otel.http_metrics import send_metrics
 from cdc.process.file_running import announced
 from cdc.process.restarts import Restarts
 from cdc.topology.topology import Table, Topology
@@ -30,6 +31,7 @@ def join_table(topology: Topology, table: Table, stop: threading.Event, *, spark
     """Run the join of a single table until `stop` is set. Raises TailorbirdError if it cannot start or must not
     continue."""
     metrics = JoinMetrics(table.name, port)
+    send_metrics(topology.name, f"join {table.name}", metrics.registry)
     with announced(topology.name, f"join {table.name}", port):
         parse_query(topology, table)
         _run(topology, table, stop, spark=spark, metrics=metrics)
@@ -46,6 +48,8 @@ class TableJoins:
     ) -> None:
         self._topology, self._ports, self._stop, self._spark = topology, ports, stop, spark
         self._metrics = {name: JoinMetrics(name, port) for name, port in ports.items()}
+        for name, one in self._metrics.items():
+            send_metrics(topology.name, f"join {name}", one.registry)
         self._runs: dict[str, Future[None]] = {}
         self._restarts = Restarts()
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import structlog
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.otel.http_spans import tracer_of
 from cdc.process.file_topology import home
 from cdc.process.kafka_grants import check_grants
 from cdc.topology.topology import Table, Topology
@@ -60,6 +61,7 @@ class TableJoin:
         self.checkpoint = QueryCheckpoint(checkpoint_folder(topology, table))
         self.target = target_of(topology, table)
         self.drifted = frozenset[str]()
+        self.tracer = tracer_of(topology.name, f"join {table.name}")
 
     def close(self) -> None:
         """Release the lock of the table's checkpoint, so that another process can run the join."""
@@ -145,7 +147,8 @@ class TableJoin:
             self.metrics.health.resumes(_START)
 
     def _sink(self, plan: Plan, record: QueryRecord, layout: Any) -> Any:
-        from joins.engine.spark_query import BatchSink  # as in `_stream`
+        from joins.engine.http_tracing import BatchTraces  # as in `_stream`
+        from joins.engine.spark_query import BatchSink
 
         return BatchSink(
             plan=plan,
@@ -157,6 +160,7 @@ class TableJoin:
             thinned=lambda: self.log.thinned(record.settled, record.counts, self.stop.is_set),
             clock_ms=_now_ms,
             metrics=self.metrics,
+            traces=BatchTraces(self.table.name, self.tracer),
             stopped=self.stop.is_set,
         )
 

@@ -49,7 +49,8 @@ class Report:
     """The result of a batch: the numbers of rows that were put and deleted, and of refused records.
 
     `late` is the part of `refused` that came too late for a join by time. `settled` is the number of dead-letter
-    records of earlier batches whose rows were accepted now. `truncation_points` are those of the batch's markers."""
+    records of earlier batches whose rows were accepted now. `truncation_points` are those of the batch's markers.
+    `reached_ns`: for a traced join, when the first row reached its sink (ns since 1970); 0: none did."""
 
     rows_put: int = 0
     rows_gone: int = 0
@@ -57,6 +58,7 @@ class Report:
     late: int = 0
     settled: int = 0
     truncation_points: list[tuple[str, int, int]] = field(default_factory=list)
+    reached_ns: int = 0
 
     def add(self, writes: Writes) -> None:
         """Count the writes of a chunk."""
@@ -78,6 +80,7 @@ class Report:
         self.late += other.late
         self.settled += other.settled
         self.truncation_points += other.truncation_points
+        self.reached_ns = min(filter(None, (self.reached_ns, other.reached_ns)), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from tailorbird.cli.change import cli_apply, cli_plan
 from tailorbird.cli.fleet import cli_agent, cli_fleet, cli_gateway
 from tailorbird.cli.index import cli_index
 from tailorbird.cli.join import cli_explain, cli_join, cli_state, cli_submit
-from tailorbird.cli.serve import cli_export, cli_maxscale_users, cli_serve, cli_tail
+from tailorbird.cli.serve import cli_export, cli_maxscale_users, cli_notify, cli_serve, cli_tail
 from tailorbird.cli.topology import cli_init, cli_json_schema
 from tailorbird.cli.verify import cli_checks, cli_explain_row, cli_verify
 
@@ -76,4 +76,5 @@ app.command("ledger")(cli_ledger.ledger)
 app.command("mcp")(cli_mcp.mcp)
 app.command("password")(cli_password.password)
 app.command("checks")(cli_checks.checks)
+app.command("notify")(cli_notify.notify)
 app.command("verify")(cli_verify.verify)

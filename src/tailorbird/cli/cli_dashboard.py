@@ -93,7 +93,7 @@ def _look(topology: Topology, watched: _Watched) -> Callable[[], dict[str, Any]]
     """Return a function that describes the topology and the state of its processes and servers, as JSON for the
     page."""
     from joins.select.parser import tables_of
-    from tailorbird.cli.cli_status import asked_parts
+    from tailorbird.operate.status.file_parts import asked_parts
     from tailorbird.web.dashboard.panels.flow import FlowState, Rates
     from tailorbird.web.dashboard.panels.overview import graph_of
 

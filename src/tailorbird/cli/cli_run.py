@@ -81,9 +81,9 @@ def _watch(declared: Topology, pipeline: Pipeline, closing: ExitStack, stopped: 
     set."""
     from cdc.process.file_topology import kept_versions
     from tailorbird.cli.cli_dead_letters import joined_from
-    from tailorbird.cli.cli_status import asked_parts
     from tailorbird.deploy.plan.kafka_versions import newest_versions
     from tailorbird.operate.status.dead_letters import incomplete_lines
+    from tailorbird.operate.status.file_parts import asked_parts
     from tailorbird.operate.status.kafka_captured import positions_watched
     from tailorbird.operate.status.kafka_dead_letters import dead_letters_watched
     from tailorbird.operate.status.proc_watch import Watch

@@ -6,22 +6,21 @@ import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cdc.model.errors import Retriable, TailorbirdError
-from cdc.process.file_running import ended, running
 from cdc.process.file_topology import load_topology
 from cdc.topology.topology import Index, Topology
 from tailorbird.cli.cli_dead_letters import joined_from
 from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import DeadLetterList, incomplete_lines, readers_of
+from tailorbird.operate.status.file_parts import asked_parts
 from tailorbird.operate.status.full_reread import reread_sources
 from tailorbird.operate.status.index_status import IndexStatus, index_statuses, missing_changes, reported
-from tailorbird.operate.status.part_status import WIDE, PartStatus, lines_of, part_statuses
+from tailorbird.operate.status.part_status import WIDE, lines_of
 from tailorbird.operate.status.prepared import prepared_at
 from tailorbird.operate.status.quarantine import quarantined
 from tailorbird.operate.status.selection import MOST, ListChoice
@@ -192,29 +191,6 @@ def _checked(topology: Topology, as_json: bool) -> bool:
     for one in found:
         typer.echo(json.dumps(one.to_json()) if as_json else "\n".join(status_lines(one)))
     return all(one.well for one in found)
-
-
-def asked_parts(topology: Topology) -> list[PartStatus]:
-    """Query the health of all processes on this machine, in parallel."""
-    # imported here: the parser of metrics would slow down `--help`
-    from tailorbird.operate.status.http_metrics import read_health, read_metrics
-
-    found = running(topology.name)
-    addresses = {one.port: one.address for one in found if one.port and not one.stopped}
-    ports = sorted(addresses)
-    with ThreadPoolExecutor(max(1, 2 * len(ports))) as pool:
-        health, figures = (
-            pool.map(read_health, ports, map(addresses.get, ports)),
-            pool.map(read_metrics, ports, map(addresses.get, ports)),
-        )  # unresponsive ports wait in parallel
-    return part_statuses(
-        topology,
-        found,
-        ended(topology.name),
-        {port: answer for port, answer in zip(ports, health, strict=True) if answer is not None},
-        dict(zip(ports, figures, strict=True)),
-        now_ms=time.time_ns() // 1_000_000,
-    )
 
 
 def _serves(each: IndexStatus) -> bool:

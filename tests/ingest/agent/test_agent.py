@@ -27,11 +27,12 @@ from ingest.fleet.fleet_pb2 import APPLIED
 from ingest.fleet.identity import FleetIdentity
 from ingest.fleet.reported import SourceReport
 from ingest.fleet.state import desired_record
-from ingest.gateway.grpc_session import ServedSource, SessionLog
+from ingest.gateway.grpc_session import ServedSource
 from ingest.gateway.kafka_sources import HeldLease
 from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.gateway_client.grpc_stream import Credentials, Gateways
+from ingest.records.capture_interfaces import SessionLog
 from tests.ingest.agent.test_policy import policy
 from tests.ingest.fleet.test_session_handler import AT, Source, records
 from tests.support.gateways import server_open

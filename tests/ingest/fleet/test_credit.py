@@ -13,11 +13,11 @@ from ingest.fleet.fleet_pb2 import LogCall, MapPart, Search, StreamRequest
 from ingest.fleet.frames import PIECE
 from ingest.fleet.state import StateRecord
 from ingest.fleet.wire import FIRST, MOST
-from ingest.gateway.grpc_session import SessionHandler, SessionLog
+from ingest.gateway.grpc_session import SessionHandler
 from ingest.gateway.proc_credit import ChannelCredit, CreditBudget
 from ingest.gateway.run_gateway import GatewayRuntime, coordinator_of
 from ingest.gateway_client.gateway_log import GatewayLog
-from ingest.records.capture_interfaces import Record
+from ingest.records.capture_interfaces import Record, SessionLog
 from tests.ingest.fleet.test_session_handler import AT, TOPIC, Log, Source
 from tests.support.nearby_fleet import NearbyAudit, NearbyTopic, agent_connection
 from tests.support.nearby_gateway import NearbyGateway

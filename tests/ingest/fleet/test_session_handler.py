@@ -17,10 +17,10 @@ from ingest.fleet.fleet_pb2 import Commit, Empty, Records
 from ingest.fleet.frames import FrameWriter
 from ingest.fleet.permits import Permits
 from ingest.fleet.wire import MOST
-from ingest.gateway.grpc_session import SessionLog, SignalValues
+from ingest.gateway.grpc_session import SignalValues
 from ingest.gateway_client.gateway_log import GatewayLog
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.capture_interfaces import Checkpoint, Record
+from ingest.records.capture_interfaces import Checkpoint, Record, SessionLog
 from tests.support.nearby_gateway import NearbyGateway
 
 AT = Checkpoint(position=Position(file="f", pos=4, gtid_set="", sequence=0), snapshot="done", ts_ms=1)

@@ -62,6 +62,7 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0, ports: Reserved
     result = [_part(stage, names, arguments, home / "logs" / topology.name, ports) for stage, names, arguments in found]
     logs = home / "logs" / topology.name
     proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
+    proving += ["notify"] * bool(topology.webhooks)
     for name in proving:
         port = ports.reserve()
         command = (sys.executable, "-m", "tailorbird", name, topology.file, "--metrics-port", str(port))

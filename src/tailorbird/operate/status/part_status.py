@@ -19,6 +19,7 @@ _STARTS = {
     "dashboard": "tailorbird dashboard {file} --dashboard {name}",
     "ledger": "tailorbird ledger {file}",
     "checks": "tailorbird checks {file}",
+    "notify": "tailorbird notify {file}",
     "maxscale": "tailorbird serve maxscale {file}",
 }
 
@@ -62,6 +63,7 @@ def parts_of(topology: Topology) -> list[str]:
     """Return the names of the processes that a topology needs, in the order of the data flow."""
     captures = [f"capture {name}" for name, source in topology.sources.items() if source.agent is None]
     proving = ["ledger"] * topology.keeps_ledger + ["checks"] * bool(topology.checks)
+    proving += ["notify"] * bool(topology.webhooks)
     joins = [f"join {name}" for name in topology.tables]
     return [*captures, *joins, *(f"index {name}" for name in topology.indexes), *proving]
 
@@ -81,7 +83,11 @@ def part_statuses(
     reported only if it runs or was killed here. The same holds for a ledger that no check reads, and for servers of
     external clients."""
     found = []
-    more = [one.part for one in running if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks", "maxscale")]
+    more = [
+        one.part
+        for one in running
+        if one.part.partition(" ")[0] in ("dashboard", "ledger", "checks", "notify", "maxscale")
+    ]
     by_part: dict[str, list[RunningPart]] = {}
     for one in running:
         by_part.setdefault(one.part, []).append(one)

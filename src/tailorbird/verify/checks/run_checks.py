@@ -13,6 +13,7 @@ from typing import TypeVar
 import structlog
 
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.otel.http_metrics import send_metrics
 from cdc.process.file_running import announced
 from cdc.process.http_operation import serve_operation
 from cdc.process.verdict import HealthTracker
@@ -48,6 +49,7 @@ def run_checks(
         signal.signal(number, lambda *_: sys.exit(0))
     os.nice(_PRIORITY)
     standing, metrics, under_way = HealthTracker(), CheckMetrics(), dict[str, str]()
+    send_metrics(topology.name, PART)
     with announced(topology.name, PART, metrics_port), RunsReader(topology) as reader:
         if metrics_port:
             serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), dict(under_way)))

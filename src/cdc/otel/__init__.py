@@ -1,0 +1,1 @@
+"""OpenTelemetry: traces of sampled changes, and the Prometheus metrics over OTLP (ADR 110)."""

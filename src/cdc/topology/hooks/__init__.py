@@ -1,0 +1,1 @@
+"""`webhooks:` of a topology file."""
