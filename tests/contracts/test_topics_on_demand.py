@@ -12,6 +12,8 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from cdc.model.errors import UsageError
 from cdc.model.event import ChangeEvent, SourceInfo
@@ -22,6 +24,7 @@ from cdc.topology.topology import Topology
 from ingest.changes.kafka_changes import KafkaChanges
 from ingest.ledger.run_ledger import ledger_of
 from ingest.log import kafka_waiting
+from ingest.log.kafka_defaults import own_settings
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_topics import AT_ONCE, NewTopics, client_settings, is_named, make_topics, source_topics
 from ingest.records.capture_interfaces import EVERY_PARTITION, Record
@@ -113,6 +116,25 @@ def test_a_topic_is_made_with_its_first_record(requested: list[list[str]]) -> No
     with closing(opened(settings)) as again:
         recovered = again.recover()
         assert (recovered.checkpoint, recovered.behind) == (SECOND, {topic(settings, AT_ONCE)})
+
+
+@pytest.mark.integration
+@pytest.mark.kafka
+def test_topics_have_settings_of_their_own_unless_they_are_the_defaults() -> None:
+    """For each topic with settings, a broker goes through all its logs. But a topic whose settings are missing would
+    lose records, so one difference to the brokers' defaults gives it all of them."""
+    settings = topology()
+    admin = AdminClient(client_settings(settings.log.brokers))
+    same = {"cleanup.policy": "delete", "delete.retention.ms": "86400000"}
+    for other in ({"cleanup.policy": "compact"}, {"delete.retention.ms": "86400001"}, {"retention.ms": "604800000"}):
+        assert own_settings(admin, same | other) == same | other
+    assert own_settings(admin, same) == {}
+    with NewTopics(settings.log) as new:
+        new.request([topic(settings, 0)])
+        wait_for(lambda: new.look(), "the topic is not ready", seconds=30)
+    resource = ConfigResource(ResourceType.TOPIC, topic(settings, 0))
+    found = admin.describe_configs([resource], request_timeout=10)[resource].result(10)
+    assert (found["cleanup.policy"].value, found["min.compaction.lag.ms"].value) == ("compact", "604800000")
 
 
 @pytest.mark.integration

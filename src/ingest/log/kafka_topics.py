@@ -24,9 +24,18 @@ from cdc.model import dead_letter_end, naming
 from cdc.model.brokers import Brokers, refuses
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.identifiers import fold_identifier
-from cdc.process.kafka_admin import INVALID_TOPIC, TopicMaker, WantedTopic, add_partitions, create_topics
+from cdc.process.kafka_admin import (
+    DENIED,
+    INVALID_TOPIC,
+    AdminRefusal,
+    TopicMaker,
+    WantedTopic,
+    add_partitions,
+    create_topics,
+)
 from cdc.topology.copies import declared_tables
 from cdc.topology.topology import Log, Source, Topology
+from ingest.log.kafka_defaults import own_settings
 
 MAX_MESSAGE = 16 * 1024 * 1024  # maximum bytes of a record batch; `images.MAX_IMAGE` keeps records below it
 _SILENT = logging.Logger("librdkafka", level=logging.CRITICAL + 1)
@@ -171,6 +180,7 @@ class NewTopics:
         self._log, self._maker = log, TopicMaker(log.brokers)
         self._stack = ExitStack()
         self._left, self.pause, self._deadline = list[str](), 0.0, 0.0
+        self._settings: Mapping[str, str] | None = None  # of new topics; None: the brokers' were not read yet
 
     def __enter__(self) -> NewTopics:
         self._admin = self._stack.enter_context(_answering(self._log))
@@ -186,13 +196,18 @@ class NewTopics:
         """Create topics, without waiting until their brokers accept requests."""
         if not names:
             return
-        known, log, config = _existing(self._admin, names), self._log, _compacted(self._log)
+        log = self._log
+        if self._settings is None:
+            self._settings = own_settings(self._admin, _compacted(log))
         wanted = [
-            WantedTopic(name=name, partitions=log.partitions, replication=log.replication_factor, config=config)
+            WantedTopic(name=name, partitions=log.partitions, replication=log.replication_factor, config=self._settings)
             for name in names
-            if name not in known
         ]
-        _make(log, wanted, self._maker)
+        refusals = self._maker.create(wanted)
+        # a client that may not create topics can use those that exist
+        denied = [name for name, refused in refusals.items() if refused.code in DENIED]
+        there = _existing(self._admin, denied) if denied else set[str]()
+        _check_refusals(log, {name: refused for name, refused in refusals.items() if name not in there})
         if not self._left:
             self._deadline, self.pause = time.monotonic() + TIMEOUT, _LOOK
         self._left += names
@@ -309,9 +324,12 @@ def _existing(admin: AdminClient, wanted: Sequence[str]) -> set[str]:
     return found
 
 
-def _make(log: Log, topics: Sequence[WantedTopic], maker: TopicMaker | None = None) -> None:
+def _make(log: Log, topics: Sequence[WantedTopic]) -> None:
     """Create topics. Raises UsageError for a name that Kafka refuses, and Retriable for other refusals."""
-    refusals = create_topics(log.brokers, topics) if maker is None else maker.create(topics)
+    _check_refusals(log, create_topics(log.brokers, topics))
+
+
+def _check_refusals(log: Log, refusals: Mapping[str, AdminRefusal]) -> None:
     for name, refused in refusals.items():
         if refused.code == INVALID_TOPIC:  # another topic's name differs only in `.` and `_`
             remedy = "list its table without a word under `filter_policy: accept`, or leave it out of `tables:`"

@@ -1,0 +1,47 @@
+"""Compare the settings of change topics with the brokers' defaults.
+
+A topic whose settings are the defaults needs none of its own. With tens of thousands of topics that matters: for each
+topic with settings of its own, a broker goes through all its logs when it learns of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+# setting of a topic → the broker's setting that is its default
+_DEFAULTS: Mapping[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "max.message.bytes": "message.max.bytes",
+}
+_TIMEOUT = 10.0  # seconds
+_DENIED = (KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+def own_settings(admin: AdminClient, wanted: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings that a topic needs: none if all of them are the defaults of every broker, else all.
+
+    A client that may not read the brokers' settings gets all. Raises KafkaException if a broker does not answer.
+    """
+    if not wanted.keys() <= _DEFAULTS.keys():
+        return wanted
+    brokers = [one.id for one in admin.describe_cluster(request_timeout=_TIMEOUT).result(_TIMEOUT).nodes]
+    for number in brokers:  # Kafka answers for one broker per request, which that broker receives
+        resource = ConfigResource(ResourceType.BROKER, str(number))
+        try:
+            found = admin.describe_configs([resource], request_timeout=_TIMEOUT)[resource].result(_TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() not in _DENIED:
+                raise
+            return wanted
+        for name, value in wanted.items():
+            entry = found.get(_DEFAULTS[name])
+            if entry is None or entry.value != value:
+                return wanted
+    return {} if brokers else wanted
