@@ -99,18 +99,32 @@ class PgConnection:
 
     def query(self, sql: str, arguments: Sequence[bytes | None] = ()) -> Rows:
         """Return all rows of a statement; values are the server's texts as bytes, None for NULL."""
+        result = self._executed(sql, arguments)
+        width = range(result.nfields)
+        return [tuple(result.get_value(row, column) for column in width) for row in range(result.ntuples)]
+
+    def texts(self, sql: str, *arguments: str) -> list[tuple[str, ...]]:
+        """Return all rows of a query as str; NULL is the empty text. Equal texts are one object: rows of a catalog
+        with thousands of tables have few different ones."""
+        result = self._executed(sql, [argument.encode() for argument in arguments])
+        width, known = range(result.nfields), dict[bytes | None, str]({None: ""})
+
+        def decoded(value: bytes | None) -> str:
+            found = known.get(value)
+            if found is None:
+                assert value is not None, "None is known"
+                found = known[value] = value.decode()
+            return found
+
+        return [tuple(decoded(result.get_value(row, column)) for column in width) for row in range(result.ntuples)]
+
+    def _executed(self, sql: str, arguments: Sequence[bytes | None]) -> pq.abc.PGresult:
         text = sql.encode()
         # without arguments, use the simple protocol, the only one for replication connections
         result = self.pg.exec_params(text, arguments) if arguments else self.pg.exec_(text)
         if result.status not in _OK:
             raise self._error(result)
-        width = range(result.nfields)
-        return [tuple(result.get_value(row, column) for column in width) for row in range(result.ntuples)]
-
-    def texts(self, sql: str, *arguments: str) -> list[tuple[str, ...]]:
-        """Return all rows of a small query as str; NULL is the empty text."""
-        rows = self.query(sql, [argument.encode() for argument in arguments])
-        return [tuple("" if value is None else value.decode() for value in row) for row in rows]
+        return result
 
     @contextmanager
     def one_moment(self) -> Iterator[None]:

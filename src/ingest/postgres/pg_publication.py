@@ -15,10 +15,10 @@ from ingest.postgres.harmless import STORED_FROM, Refusal
 from ingest.postgres.pg_connection import PgConnection, PgError, grants, translated
 from ingest.postgres.pg_slot import Names
 from ingest.postgres.relations import TableShown
-from ingest.postgres.selects import quoted
+from ingest.postgres.selects import literal, quoted
 
 _PUBLICATION = """SELECT oid, pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot, puballtables,
-{} = 's', pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = $1"""
+{} = 's', pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = {}"""
 _ENTRIES = """SELECT n.nspname, c.relname, r.oid, r.prqual IS NOT NULL, r.prattrs IS NOT NULL FROM pg_publication_rel r
 JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE r.prpubid = {}"""
 _SCHEMAS = """SELECT n.nspname FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
@@ -65,14 +65,14 @@ class Publication:
 
 def publication_of(connection: PgConnection, source: Source, names: Names) -> Publication:
     """Return the current publication of a source."""
-    stored = "pubgencols" if connection.version >= STORED_FROM else "'n'"
+    name = literal(names.publication)
     with translated(source, "look at the publication"):
-        rows = connection.texts(_PUBLICATION.format(stored), names.publication)
+        rows = connection.texts(queries(name, "", connection.version)[0])
         if not rows:
             return Publication(entries={})
         number = rows[0][0]
-        entries = connection.texts(_ENTRIES.format(number))
-        schemas = connection.texts(_SCHEMAS.format(number))
+        _, of_tables, of_schemas = queries(name, number, connection.version)
+        entries, schemas = connection.texts(of_tables), connection.texts(of_schemas)
     return Publication(
         number=int(number),
         every=rows[0][1] == "t",
@@ -83,6 +83,13 @@ def publication_of(connection: PgConnection, source: Source, names: Names) -> Pu
         entries={(row[0], row[1]): "t" in row[3:] for row in entries},
         schemas=frozenset(name for (name,) in schemas),
     )
+
+
+def queries(name: str, number: str, version: int) -> tuple[str, str, str]:
+    """Return the queries of a publication, its tables and its schemas. `name` and `number` are its name and OID in
+    SQL."""
+    stored = "pubgencols" if version >= STORED_FROM else "'n'"
+    return _PUBLICATION.format(stored, name), _ENTRIES.format(f"({number})"), _SCHEMAS.format(f"({number})")
 
 
 def statements(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from cdc.model.errors import Skippable, UsageError
 from cdc.model.event import Position
@@ -21,6 +22,7 @@ from ingest.postgres.relations import TableShown
 from ingest.postgres.selects import in_schemas
 from ingest.records.capture_interfaces import ServerTables
 
+Row = TypeVar("Row", bound=tuple[Any, ...])
 OLDEST = 150_000
 _TYPES = "SELECT oid, typname, typtype, typelem, typbasetype, typtypmod FROM pg_type WHERE typtype <> 'c'"
 _TABLES = """SELECT n.nspname, c.relname, c.oid, c.relreplident, c.relkind FROM pg_class c
@@ -126,28 +128,53 @@ def shown(connection: PgConnection, source: Source, which: str, types: PgTypes) 
         columns = connection.texts(_COLUMNS.format(numbers, generated))
         keys = connection.texts(_KEYS.format(numbers))
         members = members_of(connection, source, numbers)
+    own_columns, own_keys, own_members = grouped(columns), grouped(keys), grouped(members)
+    defined: dict[tuple[str, ...], ColumnDefinition] = {}
     found: dict[TableName, TableShown] = {}
     for schema, table, oid, identity, kind in tables:
-        own = [key for key in keys if key[0] == oid]
+        own = own_keys.get(oid, [])
         marked = [Key(name=REPLICA, kind="plain", columns=(*key[4].split("\1"),)) for key in own if key[3] == "t"]
+        listed = own_columns.get(oid, [])
         definition = TableDefinition(
-            columns=tuple(_column(types, column) for column in columns if column[0] == oid),
+            columns=tuple(_shared(types, column[1:], defined) for column in listed),
             keys=(*(_key(key) for key in own), *(marked if identity == "i" else ())),
             identity=oid,
         )
         if source.permitted is not None:
             rule = source.rule_of(TableId(source=source.name, database=schema, table=table))
             definition = without_values(definition, rule or TableRule())
-        reads = {column[1]: types.typed(int(column[2]), int(column[3])).read for column in columns if column[0] == oid}
-        own_members = tuple(one for one in members if one.root == int(oid))
-        found[schema, table] = TableShown(int(oid), identity, definition, reads, kind == "p", own_members)
+        reads = {column[1]: types.typed(int(column[2]), int(column[3])).read for column in listed}
+        stored_in = tuple(own_members.get(int(oid), ()))
+        found[schema, table] = TableShown(int(oid), identity, definition, reads, kind == "p", stored_in)
     return found
+
+
+def grouped(rows: Iterable[Row]) -> dict[Any, list[Row]]:
+    """Return rows by their first field, the OID of a table: with thousands of tables, no loop may look at all rows for
+    each of them."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row)
+    return found
+
+
+def _shared(types: PgTypes, row: tuple[str, ...], known: dict[tuple[str, ...], ColumnDefinition]) -> ColumnDefinition:
+    """Return the definition of a column. Equal columns of several tables are one object, which saves memory."""
+    found = known.get(row)
+    if found is None:
+        found = known[row] = _column(types, row)
+    return found
+
+
+def members_query(numbers: str) -> str:
+    """Return the query of the tables that store the rows of some tables, whose OIDs are an SQL list or query."""
+    return _MEMBERS.format(numbers)
 
 
 def members_of(connection: PgConnection, source: Source, numbers: str) -> list[Member]:
     """Return the tables that store the rows of some tables; `numbers` are the OIDs of these as an SQL list."""
     with translated(source, "read the tables' partitions"):
-        rows = connection.texts(_MEMBERS.format(numbers))
+        rows = connection.texts(members_query(numbers))
     return [
         Member(
             root=int(row[0]), oid=int(row[1]), schema=row[2], name=row[3], kind=row[4], persistence=row[5],
@@ -165,7 +192,7 @@ def _key(row: tuple[str, ...]) -> Key:
 
 
 def _column(types: PgTypes, row: tuple[str, ...]) -> ColumnDefinition:
-    _, name, oid, modifier, required, filled, missing, default = row
+    name, oid, modifier, required, filled, missing, default = row
     typed = types.typed(int(oid), int(modifier))
     initial, known = None, default == "f" and required == "f"
     if filled == "t":

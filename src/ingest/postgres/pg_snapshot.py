@@ -1,4 +1,4 @@
-"""Read chunks of tables during capture, without locks, with one connection and one thread per range of a table.
+"""Read chunks of tables during capture, without locks, with one connection and one thread per range that is being read.
 
 A chunk must contain every change that was streamed before its request, and nothing later than its position `high`. The
 first is not trivial: a commit is in the log, and may be streamed, before other sessions see it, which takes seconds if
@@ -63,7 +63,7 @@ class PgChunks(ChunkThreads):
     """Chunk reader of a PostgreSQL source; implements `chunk_requests.ChunkReader`. `close` ends its threads."""
 
     def __init__(self, source: Source, streamed: StreamedTransactions, *, rows: int = CHUNK) -> None:
-        super().__init__(lambda: _reading(source, streamed, rows))
+        super().__init__(lambda: _reading(source, streamed, rows), reusable=lambda reading: not reading.passed)
         self._source = source
 
     def request(self, request: ChunkRequest) -> None:
@@ -78,12 +78,15 @@ def _reading(source: Source, streamed: StreamedTransactions, rows: int) -> Itera
 
 
 class _Reading:
-    """Reads the chunks of one range of a table, one after the other."""
+    """Reads the chunks of one range of a table, one after the other, then maybe those of another range.
+
+    `passed`: a pass has begun, whose transaction stays open. Then the connection cannot read another range.
+    """
 
     def __init__(self, connection: PgConnection, source: Source, streamed: StreamedTransactions, rows: int) -> None:
         self._connection, self._source, self._streamed, self._rows = connection, source, streamed, rows
         self._types: PgTypes = types_of(connection, source)
-        self._passed = False
+        self.passed = False
         self._high: Position | None = None
 
     def read(self, request: ChunkRequest) -> Chunk:
@@ -91,7 +94,7 @@ class _Reading:
         with translated(self._source, f"read {request.schema.table_id}"):
             if request.keys:
                 return self._within(lambda: self._keyed(request))
-            if request.after is None and not self._passed:
+            if request.after is None and not self.passed:
                 self._wait_for_older()
             if not request.unique:
                 return self._page(request)
@@ -147,13 +150,13 @@ class _Reading:
 
         All chunks show the state at the beginning of that SELECT."""
         total = None
-        if not self._passed:
+        if not self.passed:
             self._begin()
             total = self._about(request)
             source = _rows_of(self._table(request.schema), request.schema)
             every = selects.select_all(request.schema, source, request.where)
             self._connection.query(f"DECLARE pass NO SCROLL CURSOR FOR {every}")
-            self._high, self._passed = self._end_of_log(), True
+            self._high, self.passed = self._end_of_log(), True
             with connected(self._source) as other:
                 other.query(_NUDGE)
         assert self._high is not None, "it was noted when the pass began"

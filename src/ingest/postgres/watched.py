@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -119,5 +120,6 @@ def _types(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ""
 
 
+@lru_cache(4096)  # tables of many tenants have columns of the same names
 def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=4).hexdigest()

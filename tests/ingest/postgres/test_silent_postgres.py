@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from typing import Any
 
 import orjson
 import pytest
 
+from ingest.ddl.catalog import TableName
 from ingest.postgres.pg_connection import PgConnection
-from ingest.postgres.pg_watch import PgWatch
+from ingest.postgres.pg_watch import Members, PgWatch
+from ingest.postgres.watched import TableLook
 from tests.support.pg_captured import Capture, PgCaptured
 from tests.support.pg_rows import equal, in_log, in_server, same
 from tests.support.waiting import wait_for
@@ -154,6 +157,7 @@ def test_a_table_that_is_rewritten_in_the_middle_of_a_check_is_read_again(
         return texts(self, sql, *arguments)
 
     monkeypatch.setattr(PgConnection, "texts", texts_after_alter)
+    captured.sql("ALTER TABLE t ALTER v SET STATISTICS 10")  # the next check reads the table
     wait_for(lambda: not todo, "no check ran", seconds=30)
     equal(captured, "t")
     captured.stop()
@@ -196,6 +200,32 @@ def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture, monk
     equal(captured, "t", "p")
     captured.stop()
     assert [len(reads(captured, table)) for table in ("t", "p")] == [read[0] + 2, read[1]]
+
+
+def test_a_check_reads_only_tables_near_a_change(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each ALTER would cost as much as all tables, of which a source may have thousands."""
+    captured, look, seen = capture("[]", ACCEPT), PgWatch._seen, list[int]()
+    for number in range(12):
+        each(captured, f"t{number}", "CREATE TABLE {t} (id INT PRIMARY KEY)")
+
+    def counted(self: PgWatch, rows: list[tuple[str, ...]], members: Members) -> dict[TableName, TableLook]:
+        seen.append(len(rows))
+        return look(self, rows, members)
+
+    monkeypatch.setattr(PgWatch, "_seen", counted)
+    captured.start()
+    captured.caught_up()
+    wait_for(lambda: seen, "no check ran", seconds=30)
+    assert seen[0] >= 12
+    numbers = count(10)
+
+    def reads_few() -> bool:
+        """A check reads all tables only if the stream was reopened, so one of the next changes is read by itself."""
+        captured.sql(f"ALTER TABLE t3 ALTER id SET STATISTICS {next(numbers)}")
+        return 0 < seen[-1] <= 3
+
+    wait_for(reads_few, "each check reads all tables", seconds=60)
+    captured.stop()
 
 
 def reads(captured: PgCaptured, table: str) -> list[Any]:
