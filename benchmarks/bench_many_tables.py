@@ -255,6 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--servers", nargs="+", choices=tuple(DEFAULTS), help="measure on real servers instead")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure there")
+    parser.add_argument("--own-settings", action="store_true", help="change topics have settings of their own")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
@@ -263,7 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.servers:
         print(f"{machine()}; {options.columns or 20} columns, processor time\n")
         counts = {kind: options.tables or numbers for kind, numbers in DEFAULTS.items()}
-        measure_servers(options.servers, counts, options.columns or 20, options.parts)
+        defaults = not options.own_settings
+        measure_servers(options.servers, counts, options.columns or 20, options.parts, defaults=defaults)
         return 0
     found: list[dict[str, float]] = []
     options.tables, options.columns = options.tables or [10, 1000, 20_000], options.columns or 4

@@ -8,6 +8,7 @@ is in Kafka. They include what an idle capture uses in this time. The median of 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import statistics
 import sys
 import time
@@ -170,6 +171,7 @@ class Run:
     def _gateway(self, topology: Topology, file: Path) -> Iterator[tuple[WatchedProcess, list[str]]]:
         """Run a gateway; yield it, and the arguments of a capture that uses it."""
         ca = self.folder / f"{topology.name}-ca"
+        shutil.rmtree(ca, ignore_errors=True)  # that of an earlier run
         init(ca, "bench")
         issue(ca, FleetIdentity("bench", "gateways", "g"), ca / "g", hosts=["127.0.0.1"])
         issue(ca, FleetIdentity("bench", "agents", "a"), ca / "a")

@@ -28,6 +28,13 @@ DEFAULTS: Final[Mapping[Kind, Sequence[int]]] = {"mysql": (10, 20_000), "postgre
 _SERVICES: Final[Mapping[Kind, ServiceName]] = {"mysql": "mysql-shop", "postgresql": "postgres"}
 _SMALL, _LARGE = 700, 2000  # MiB of heap of each broker
 _TABLES_SMALL = 3000  # most tables for which the small one suffices
+# The settings of change topics as the brokers' defaults (docs/scale.md): then topics need none of their own.
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "log.cleanup.policy": "compact",
+    "log.cleaner.min.compaction.lag.ms": "604800000",
+    "log.cleaner.delete.retention.ms": "604800000",
+    "message.max.bytes": "16777216",
+}
 _LONGEST = 900.0  # seconds until Debezium counts as not finished
 _COSTS = {
     "start": "start of capture, s",
@@ -65,15 +72,23 @@ _ROWS: Final[Mapping[str, str]] = {
 
 
 def measure_servers(
-    kinds: Sequence[Kind], counts: Mapping[Kind, Sequence[int]], columns: int, parts: Sequence[Part]
+    kinds: Sequence[Kind],
+    counts: Mapping[Kind, Sequence[int]],
+    columns: int,
+    parts: Sequence[Part],
+    *,
+    defaults: bool,
 ) -> None:
-    """Measure and print, in Markdown: each number of tables on each kind of server."""
+    """Measure and print, in Markdown: each number of tables on each kind of server.
+
+    `defaults`: the brokers' defaults are the settings of change topics.
+    """
     found: dict[str, dict[str, float | None]] = {}
     for kind in kinds:
         for tables in counts[kind]:
             title = f"{kind}, {tables:,} tables"
             found[title] = figures = {}
-            for name, value in _measured(kind, tables, columns, parts):
+            for name, value in _measured(kind, tables, columns, parts, _DEFAULTS if defaults else {}):
                 figures[name] = value
                 report(f"{title}: {name}: {_shown(figures, name)}")
     print("| | " + " | ".join(found) + " |")
@@ -87,10 +102,13 @@ def _shown(figures: Mapping[str, float | None], name: str) -> str:
     value = figures.get(name, 0.0)
     if value is None:
         return "did not finish"
-    return f"{value:,.{0 if name.endswith('mib') else 2}f}" if name in figures else "–"
+    digits = 0 if name.endswith("mib") else 4 if name.endswith(("transaction", "grant")) else 2
+    return f"{value:,.{digits}f}" if name in figures else "–"
 
 
-def _measured(kind: Kind, tables: int, columns: int, parts: Sequence[Part]) -> Iterator[tuple[str, float | None]]:
+def _measured(
+    kind: Kind, tables: int, columns: int, parts: Sequence[Part], settings: Mapping[str, str]
+) -> Iterator[tuple[str, float | None]]:
     """Yield the figures of one server with so many tables, by part and name."""
     cache = cache_folder(os.environ).absolute()
     home = cache / "bench-many-tables"
@@ -102,7 +120,7 @@ def _measured(kind: Kind, tables: int, columns: int, parts: Sequence[Part]) -> I
     heap = _SMALL if tables <= _TABLES_SMALL else _LARGE
     with (
         _server(kind, cache, home / f"{kind}-{tables}-{columns}", port),
-        brokers_running(cache, home / "kafka", port + 1, 2, heap) as brokers,
+        brokers_running(cache, home / "kafka", port + 1, 2, heap, settings) as brokers,
     ):
         load = (MysqlTables if kind == "mysql" else PostgresTables)(port, tables, columns)
         report(f"{kind}: creating {tables:,} tables")

@@ -15,6 +15,7 @@ from tailorbird.devtools.stack.settings import CAPTURE_LOGIN, LOAD_LOGIN
 HOST = "127.0.0.1"
 _CONNECTIONS = 4
 _ALTERS = 40
+_TRANSACTIONS = 15  # times as many transactions as other statements, because they cost so little
 Measured = tuple[str, Callable[[], None], int]  # name, what executes the statements, and their number
 
 
@@ -109,12 +110,13 @@ class _Base:
 
     def measured(self, repeat: int) -> list[Measured]:
         """Return the statements to measure."""
+        many = _TRANSACTIONS * repeat
         first, self._added = self._added, self._added + _ALTERS
         alters = list[str]()
         for number in range(first, first + _ALTERS):
             alters += [f"ALTER TABLE table_2 ADD COLUMN added_{number} INT", *self.after_alter]
         return [
-            ("transaction", lambda: self.insert(3 * repeat), 3 * repeat),
+            ("transaction", lambda: self.shared([self.insert_text.format(1)] * many), many),
             ("alter", lambda: self.execute(alters), _ALTERS),
             ("grant", lambda: self.execute(["GRANT SELECT ON table_3 TO cdc"] * repeat), repeat),
         ]

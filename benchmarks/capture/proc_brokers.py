@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,10 +24,13 @@ _STARTS = 60.0  # seconds
 
 
 @contextmanager
-def brokers_running(cache: Path, home: Path, port: int, count: int, heap: int) -> Iterator[str]:
+def brokers_running(
+    cache: Path, home: Path, port: int, count: int, heap: int, settings: Mapping[str, str]
+) -> Iterator[str]:
     """Run `count` brokers with `heap` MiB each, of which the first is also the controller; yield their addresses.
 
-    They listen on `port` and the following ports; the controller has the last one. Their data is removed.
+    They listen on `port` and the following ports; the controller has the last one. Their data is removed. `settings`
+    are further ones of each broker.
     """
     shutil.rmtree(home, ignore_errors=True)
     java = find_java(cache, os.environ, silent)
@@ -39,7 +42,8 @@ def brokers_running(cache: Path, home: Path, port: int, count: int, heap: int) -
             folder = home / f"broker-{number + 1}"
             folder.mkdir(parents=True)
             file, log = folder / "server.properties", folder / "server.log"
-            file.write_text(_properties(folder, number + 1, address, f"{_HOST}:{port + count}"))
+            further = "".join(f"{name}={value}\n" for name, value in settings.items())
+            file.write_text(_properties(folder, number + 1, address, f"{_HOST}:{port + count}") + further)
             with log.open("wb") as output:
                 format_data = ["kafka.tools.StorageTool", "format", "-t", KAFKA_CLUSTER_ID, "-c", str(file)]
                 subprocess.run([*jvm, *format_data], check=True, stdout=output, stderr=output)
