@@ -49,7 +49,8 @@ def read(plan: Plan, event: TracedEvent, key: bytes | None, value: bytes | None,
         key={name: values[name] for name in source.key},
         source=reported.get("source") or {},
         schema_version=_version(versions.get(source.table_id, ()), reported["after"]),
-        values={name: value for name, value in values.items() if name in reported["after"]},
+        # the database in which a merged table's row lives is in no record's image
+        values={name: value for name, value in values.items() if name in reported["after"] or name == source.merged},
     )
 
 

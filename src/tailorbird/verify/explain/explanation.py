@@ -181,13 +181,16 @@ def _checked(
 
 
 def _strangers(node: Node, number: int, events: Mapping[int, TracedEvent]) -> Iterator[int]:
-    """Yield the nodes below `node` whose event is not the row that the event above it refers to."""
+    """Yield the nodes below `node` whose event is not the row that the event above it refers to.
+
+    A column that one of the two records lacks, since it was added to the table later, cannot be compared."""
     below = number + 1
     for lookup in node.lookups:
         own, theirs = (_values(events.get(at)) for at in (number, below))
         if own is not None and theirs is not None and isinstance(node.source, PlanSource):
             pairs = zip(lookup.columns, lookup.child.id_columns, strict=not lookup.constants)
-            if any(own.get(node.columns[o]) != theirs.get(lookup.child.columns[t]) for o, t in pairs):
+            named = ((node.columns[above], lookup.child.columns[of_id]) for above, of_id in pairs)
+            if any(a in own and b in theirs and own[a] != theirs[b] for a, b in named):
                 yield below
         yield from _strangers(lookup.child, below, events)
         below += sum(1 for _ in lookup.child.walk())
