@@ -50,6 +50,8 @@ STREAMING = {
     "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.adaptive.enabled": "false",
+    # a consumer for each partition of a topic stays open; at the default of 64, each batch over more would open all anew
+    "spark.kafka.consumer.cache.capacity": "4096",
     # avoids a second file with checksums for every file of the checkpoint
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.ui.enabled": "false",
