@@ -1,4 +1,4 @@
-"""A wait ends correctly whatever capture does: rows re-read or held back, a source that is reset.
+"""A wait ends correctly whatever capture does: rows re-read or held back, a source that is reset, a lost Kafka.
 
 The test models everything around the real parts: goals (`tailorbird.operate.wait.goal`), and the positions that a batch
 may claim (`joins.runtime.cuts`). Transactions of a source write rows, some of them of tables that are not captured. The
@@ -32,6 +32,7 @@ class World:
         self.chance, self.gtids = chance, gtids
         self.written: list[dict[int, int]] = [{}]  # by transaction: row → value, which only grows
         self.place = self.furthest = 0  # the current and the greatest position of the capture
+        self.first = 0  # where the log begins: later than 0 once Kafka was lost
         self.log: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
         self.records: list[tuple[CapturedPosition, SourcePosition]] = []
         self.reading = False
@@ -68,21 +69,33 @@ class World:
         self.furthest = max(self.furthest, self.place)
         self._record()
 
+    def lose_kafka(self) -> None:
+        """Lose the log. Capture reads all rows again into a new one, whose offsets and sequences begin at 0, and the
+        join is built again; what it showed before stays until then."""
+        self.place = self.first = self.furthest = len(self.written) - 1
+        self.log, self.records, self.reading = [[] for _ in range(PARTITIONS)], [], False
+        self.cuts, self.heard, self.joined = Cuts({}), 0, 0
+        self.ends, self.table = [0] * PARTITIONS, {}
+        for row in range(ROWS):
+            self._publish(row, max((some[row] for some in self.written if row in some), default=0))
+        self._record()
+
     def _publish(self, row: int, value: int) -> None:
         self.log[row % PARTITIONS].append((row, value))
 
     def _record(self) -> None:
         offset, whole = len(self.records), not self.reading
         gtid_set = f"{UUID}:1-{self.place}" if self.gtids and self.place else ""
-        sequence = sum(len(rows) for rows in self.written[: self.place + 1])
+        sequence = sum(len(rows) for rows in self.written[self.first : self.place + 1])
         ends = {TOPIC: {partition: len(events) for partition, events in enumerate(self.log)}}
         known = CapturedPosition(
             gtid_set=gtid_set, sequence=sequence, snapshot="done", file="binlog.000001", pos=self.place,
             offset=offset, whole=whole,
         )  # fmt: skip
         position = SourcePosition(
-            source="shop", sequence=sequence, gtid_set=gtid_set, offset=offset, ends=ends, whole=whole
-        )
+            source="shop", sequence=sequence, gtid_set=gtid_set, file="binlog.000001", pos=self.place,
+            offset=offset, ends=ends, whole=whole,
+        )  # fmt: skip
         self.records.append((known, position))
 
     def batch(self) -> None:
@@ -149,8 +162,11 @@ def test_a_wait_ends_when_its_goal_is_shown(seed: int, gtids: bool) -> None:
         step = chance.random()
         if step < 0.3:
             waits.append(Wait(world.commit()))
-        elif step < 0.65:
+        elif step < 0.64:
             world.capture()
+        elif step < 0.66:
+            world.lose_kafka()
+            waits[:] = [Wait(wait.goal) for wait in waits]  # begun again
         else:
             world.batch()
         look()

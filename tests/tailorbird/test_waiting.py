@@ -76,13 +76,13 @@ def test_what_reports_nothing_shows_nothing() -> None:
     """An index before its first cut, and one whose barrier knows only other sources."""
     assert not shows({}, goal(1), captured(1))
     assert not shows({"crm": {"offset": 9}}, goal(1), captured(1))
-    assert shows({"shop": {"offset": 9}}, goal(1), captured(1, offset=9))
+    assert shows({"shop": {"offset": 9, "gtid_set": f"{UUID}:1-1"}}, goal(1), captured(1, offset=9))
 
 
 def test_a_source_that_was_set_back_shows_nothing_that_it_has_yet_to_report_again() -> None:
     """Barriers of a later record count if they cover the goal's position; without GTIDs, by sequence number."""
-    back = {"offset": 12, "sequence": 5, "gtid_set": f"{UUID}:1-4"}
-    there = {"offset": 13, "sequence": 9, "gtid_set": f"{UUID}:1-11"}
+    back = {"offset": 12, "sequence": 5, "gtid_set": f"{UUID}:1-4", "file": "binlog.000001", "pos": 4}
+    there = {"offset": 13, "sequence": 9, "gtid_set": f"{UUID}:1-11", "file": "binlog.000001", "pos": 11}
     record = captured(9, offset=9)
     assert [shows({"shop": one}, goal(9), record) for one in (back, there)] == [False, True]
     by_place = Goal(source="shop", position=Position(file="binlog.000001", pos=9, gtid_set="", sequence=0))

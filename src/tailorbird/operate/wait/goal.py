@@ -128,17 +128,17 @@ def _stands_for(goal: Goal, record: CapturedPosition) -> bool:
 def shows(reported: Mapping[str, Mapping[str, Any]], goal: Goal, record: CapturedPosition) -> bool:
     """Return whether barriers with the positions `reported` are at or after the record that covers the goal.
 
-    A later record may belong to a source that was rewound since, and publishes old changes again. Such a record is
-    recognized because its position is before the goal or, without GTIDs, because its sequence is smaller."""
+    A greater offset alone proves nothing. A later record may belong to a source that was rewound since, and publishes
+    old changes again. After a loss of Kafka, barriers of the former log have greater offsets, and greater sequences.
+    So the position itself must be at or after the goal; without GTIDs the sequence must not be smaller, either."""
     if goal.source not in reported or int(reported[goal.source]["offset"]) < record.offset:
         return False
-    barrier = reported[goal.source]
-    if int(barrier["offset"]) == record.offset:
-        return True
-    wanted, reached = goal.position.gtid_set, str(barrier["gtid_set"])
-    if not wanted:
-        return int(barrier["sequence"]) >= record.sequence
-    return bool(reached) and covers(parse_gtid_set(reached), parse_gtid_set(wanted))
+    barrier, wanted = reported[goal.source], goal.position
+    if wanted.gtid_set:
+        reached = str(barrier["gtid_set"])
+        return bool(reached) and covers(parse_gtid_set(reached), parse_gtid_set(wanted.gtid_set))
+    place = (str(barrier["file"]), int(barrier["pos"]))
+    return place >= (wanted.file, wanted.pos) and int(barrier["sequence"]) >= record.sequence
 
 
 def lacking(
