@@ -126,6 +126,22 @@ def test_a_table_of_other_salt_buckets_is_another_version() -> None:
     assert "refuse" not in {one.action for one in choice.changes}
 
 
+def test_a_lost_table_is_made_again_in_place() -> None:
+    """HBase lost the table: nothing serves, so `apply` creates it empty and leaves its rebuild to the user. With
+    another query at the same time, the table gets a new version.
+    """
+    world = world_of()
+    del world.servers.specs["t:wide"]
+    world.layouts.pop("wide")
+    choice = chosen(FILE, first(), world)
+    assert (choice.numbers["wide"], choice.moving, choice.stuck) == (1, (), ("wide",))
+    assert steps(list(choice.changes))[0] == ("make", "table", "t:wide")
+    (again,) = [one for one in choice.changes if one.action == "rebuild"]
+    assert again.by == "tailorbird run t.yml --rebuild wide"
+    assert "tailorbird index reindex t.yml" in again.meanwhile
+    assert chosen(NOTE, first(), world).numbers["wide"] == 2
+
+
 def test_what_can_not_be_built_during_is_left_to_people() -> None:
     """A topic has no alias, and the query of a table that no apply has stored is unknown."""
     world = world_of()

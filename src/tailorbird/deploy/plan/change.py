@@ -35,7 +35,8 @@ class Change:
 
     `by` says who performs it: `apply`, `run` (the processes, at their next start) or a command for the user. It is
     empty if nothing is done. The step reads `records` of the log and writes `rows`, if known. `seconds` is estimated
-    from measured rates. `meanwhile` describes what readers see until the step is done. The actions are:
+    from measured rates. `meanwhile` describes what readers see until the step is done. `lost`: the store has lost the
+    table, so there is nothing to build alongside. The actions are:
 
         keep      unchanged                             rebuild   the join restarts from the log, in place
         make      create a missing object               follow    live indexing applies what a rebuild writes
@@ -55,6 +56,7 @@ class Change:
     rows: RowCount | None = None
     seconds: float | None = None
     meanwhile: str = ""
+    lost: bool = False
 
     @property
     def by_hand(self) -> bool:

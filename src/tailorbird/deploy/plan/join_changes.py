@@ -53,6 +53,9 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
         reported = f"{differences(stored, layout)}; {cause}" if stored is not None and layout is not stored else cause
         by = f"tailorbird run {topology.file} --rebuild {table.name}"
         again = Change(action="rebuild", kind="join", name=table.name, why=reported, by=by, meanwhile=_meanwhile(table))
+        if plan.fingerprint() == state.fingerprint and _is_lost(topology, table, seen):
+            reindex = f"indexes have the former rows until `tailorbird index reindex {topology.file}` after the rebuild"
+            again = replace(again, lost=True, meanwhile=reindex if table.sink == "hbase" else again.meanwhile)
         return _reads(again, topology, plan, seen)
     if not state.complete:
         why = "it is running, and has not completed its first cut yet"
@@ -87,14 +90,21 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
         return f"state_partitions was {state.partitions} and is {table.state_partitions}"
     if state.engine not in ("", ENGINE):
         return f"its state was built by the engine {state.engine}, which no longer exists"
-    name = hbase_table(topology.name, table.name)
-    if table.sink == "kafka":
-        topic = upsert_topic(topology.name, table.name)
-        if topic not in seen.partitions:
-            return f"topic {topic} does not exist, and with its state the join would write only new changes"
-    elif any(isinstance(step, MakeTable) and step.spec.name == name for step in seen.steps):
-        return f"HBase has no table {name}, and with its state the join would write only new changes"
+    if _is_lost(topology, table, seen):
+        name = upsert_topic(topology.name, table.name)
+        what = f"topic {name} does not exist"
+        if table.sink != "kafka":
+            what = f"HBase has no table {hbase_table(topology.name, table.name)}"
+        return f"{what}, and with its state the join would write only new changes"
     return None
+
+
+def _is_lost(topology: Topology, table: Table, seen: SeenTopology) -> bool:
+    """Return whether the store of a table that has a state does not have the table."""
+    if table.sink == "kafka":
+        return upsert_topic(topology.name, table.name) not in seen.partitions
+    name = hbase_table(topology.name, table.name)
+    return any(isinstance(step, MakeTable) and step.spec.name == name for step in seen.steps)
 
 
 def _former_topics(topology: Topology, table: Table, state: SeenState) -> str:

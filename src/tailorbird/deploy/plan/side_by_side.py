@@ -19,7 +19,7 @@ class VersionChoice:
     """The version of each table in the file, by name (`numbers`), and the steps (`changes`) to get there.
 
     `moving` are tables whose queries still use another version. `stuck` are changed tables that cannot be built
-    alongside, because their sink is Kafka or their previous query is unknown."""
+    alongside, because their sink is Kafka, their previous query is unknown, or their store has lost them."""
 
     numbers: Mapping[str, int]
     moving: tuple[str, ...]
@@ -39,6 +39,7 @@ def choose(topology: Topology, versions: Versions, see: See) -> VersionChoice:
         name
         for name in changed
         if topology.tables[name].sink in COMPARABLE
+        and not changed[name].lost
         and name in versions.tables
         and numbers[name] in versions.tables[name].live
     ]
