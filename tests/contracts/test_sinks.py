@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import happybase
 import orjson
+import psycopg
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cdc.model.naming import dead_letter_topic, upsert_topic
+from cdc.model.errors import UsageError
+from cdc.model.naming import dead_letter_topic, hbase_table, layouts_table, upsert_topic
 from cdc.model.types import Canonical, LogicalType, parse_type
 from cdc.process.file_topology import load_topology
 from cdc.stored.layout import Layout, LayoutColumn
@@ -56,10 +60,12 @@ class SinkUnderTest:
         self.now += 1
         return self.now
 
-    def run(self, id_: str, committed: int = -1) -> TableSink:
+    def run(self, id_: str, committed: int = -1, complete: bool = False) -> TableSink:
         """Return the sink as a new process opens it."""
         self.layout = self.target.settle_layout(self.layout, "evolve")
-        run = Run(id=id_, first_timestamp=self.target.first_timestamp(self.clock()), committed=committed)
+        run = Run(
+            id=id_, first_timestamp=self.target.first_timestamp(self.clock()), committed=committed, complete=complete
+        )
         return self.target.sink(run, self.clock)
 
     def write(self, sink: TableSink, batch: int, *messages: Message) -> Report:
@@ -112,6 +118,30 @@ class SinkUnderTest:
             else:
                 found[place] = json.loads(value)
         return found
+
+    def lose(self) -> None:
+        """Remove the table from its store, with all that the sink keeps there; `apply` runs again."""
+        if self.kind == "hbase":
+            connection = happybase.Connection("127.0.0.1", int(os.environ["TAILORBIRD_PORT_THRIFT"]))
+            for table in (hbase_table(self.topology.name, "wide"), layouts_table(self.topology.name)):
+                connection.delete_table(table, disable=True)
+            connection.close()
+            assert list(provision(self.topology))
+        elif self.kind == "kafka":
+            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{os.environ['TAILORBIRD_PORT_KAFKA']}"})
+            topic = upsert_topic(self.topology.name, "wide")
+            admin.delete_topics([topic])[topic].result(30)
+        elif self.kind == "postgres":
+            server = self.topology.postgres
+            assert server is not None
+            with psycopg.connect(
+                host="127.0.0.1", port=server.port, user="app", password="app", dbname=server.dbname, autocommit=True
+            ) as connected:
+                connected.execute("DROP VIEW wide")
+                connected.execute(f"DROP SCHEMA {server.schema}_rows CASCADE")
+        else:
+            (self.file.parent / "catalog.db").unlink()
+            shutil.rmtree(self.file.parent / "warehouse")
 
     def dead_letters(self) -> list[dict[str, Any]]:
         found = records(dead_letter_topic(self.topology.name))
@@ -236,6 +266,44 @@ def test_a_sink_keeps_its_promises(made: SinkMaker, kind: str) -> None:
     rebuilt.sweep()
     rebuilt.finish(cut(0))
     assert sut.rows() == {(9,): {"id": 9, "note": "new"}, (4,): {"id": 4, "note": "d"}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lost_table_is_noticed(made: SinkMaker, kind: str) -> None:
+    """A run whose table was lost, and created again without rows, is refused: it would write new changes only."""
+    sut = made(kind)
+    sink = sut.run("first")
+    sut.write(sink, 0, put(1, "a"))
+    sink.sweep()
+    sink.finish(cut(0))
+    sut.lose()
+    sut.target = target_of(sut.topology, sut.table)
+    for _ in range(2):  # also at the second start
+        sut.target.check(str(sut.file))
+        with pytest.raises(UsageError, match=r"lacks the rows of .*wide.* up to batch 0") as raised:
+            sut.run("first", committed=0, complete=True)
+        assert "--rebuild wide" in raised.value.hint
+    rebuilt = sut.run("second")
+    sut.write(rebuilt, 0, put(2, "b"))
+    rebuilt.sweep()
+    rebuilt.finish(cut(0))
+    assert sut.rows() == {(2,): {"id": 2, "note": "b"}}
+
+
+@pytest.mark.parametrize("lost", ["wide", "layouts"])
+def test_a_table_that_is_lost_during_a_run_is_noticed(made: SinkMaker, lost: str) -> None:
+    """HBase lost the joined table, or that with the layouts and timestamps, between two batches."""
+    sut = made("hbase")
+    sink = sut.run("first")
+    sut.write(sink, 0, put(1, "a"))
+    sink.finish(cut(0))
+    connection = happybase.Connection("127.0.0.1", int(os.environ["TAILORBIRD_PORT_THRIFT"]))
+    connection.delete_table(f"{sut.topology.name}:{lost}", disable=True)
+    assert list(provision(sut.topology))
+    connection.close()
+    for again in (lambda: sink.follow(cut(0, offset=5), 0), lambda: sut.write(sink, 1, put(2, "b"))):
+        with pytest.raises(UsageError, match="lacks the rows of wide up to batch 0"):
+            again()
 
 
 EXTREMES: dict[str, tuple[Canonical, ...]] = {

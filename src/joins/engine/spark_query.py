@@ -152,7 +152,7 @@ class BatchSink:
         self.total = Report()
         metrics.incomplete(record.refused.total)
         committed = checkpoint.last_committed()
-        run = Run(id=record.id, first_timestamp=record.first_timestamp, committed=committed)
+        run = Run(id=record.id, first_timestamp=record.first_timestamp, committed=committed, complete=record.complete)
         self.sink = self._patiently(lambda: target.sink(run, clock_ms))
         # while a run is incomplete, readers still use the barriers of a former one
         self._reported: Positions = self._patiently(target.reached) if record.complete else {}

@@ -24,7 +24,7 @@ from joins.stores.hbase_table import JoinedTable, connection, write_rows
 from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
 from joins.stores.proc_retry import as_long_as_it_takes
-from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
+from joins.stores.sink_interfaces import Clock, Cut, Run, Writer, lacking
 from joins.stores.stored_target import StoredTarget
 from joins.stores.timestamps import BatchTimestamps
 
@@ -54,9 +54,16 @@ class HBaseSink:
         )
         self._timestamp = 0  # of the current batch
         self._open: OpenRecords | None = None
+        self._published = run.complete
+        if run.committed >= 0:
+            self._check_not_lost(run.committed)
 
     def begin(self, batch: int) -> None:
-        """Bind a new timestamp to the batch, or find the one that is bound already."""
+        """Bind a new timestamp to the batch, or find the one that is bound already.
+
+        Raises UsageError if HBase has lost what the run has written before."""
+        if batch > 0:
+            self._check_not_lost(batch - 1)
         known = self.table.batch_timestamp(self._run.id, batch)
         self._timestamp = self._timestamps.of_batch(batch, known, self._clock_ms())
         if known is None:
@@ -78,6 +85,7 @@ class HBaseSink:
         stored."""
         if cut is not None:
             self._report(cut, self._timestamp)
+            self._published = True
 
     def follow(self, cut: Cut, committed: int) -> bool:
         """Write barriers with newer source positions between batches.
@@ -86,12 +94,21 @@ class HBaseSink:
         timestamp = self._timestamps.between(committed, self._clock_ms())
         if timestamp is None:
             return False
+        self._check_not_lost(committed)
         self._report(cut, timestamp)
         return True
 
     def sweep(self) -> int:
         """Delete the rows that this run has not written. Return their number."""
         return self.table.sweep(self._run.first_timestamp)
+
+    def _check_not_lost(self, batch: int) -> None:
+        """Raise UsageError unless HBase has the timestamp of an earlier batch, and a barrier if one was written.
+
+        A table that an administrator dropped, or that a disaster took, and that was created again, has neither."""
+        known = self.table.batch_timestamp(self._run.id, batch)
+        if known is None or (self._published and self.table.barrier() is None):
+            raise lacking(f"HBase at {self.table.hbase.address}", self.table.name, batch)
 
     def _report(self, cut: Cut, timestamp: int) -> None:
         made = barriers(

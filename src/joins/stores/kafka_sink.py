@@ -22,7 +22,7 @@ from joins.stores.kafka_log import send_dead_letters
 from joins.stores.kafka_open import OpenRecords
 from joins.stores.kafka_table import UpsertTopic, produce, upserts
 from joins.stores.proc_retry import as_long_as_it_takes
-from joins.stores.sink_interfaces import Clock, Cut, Run, Writer
+from joins.stores.sink_interfaces import Clock, Cut, Run, Writer, lacking
 
 
 class KafkaTarget:
@@ -32,7 +32,7 @@ class KafkaTarget:
         self.topic = topic
 
     def check(self, file: str) -> None:
-        """Create the topic unless it exists. Raises UsageError if it contains records of another producer."""
+        """Raise UsageError if the topic exists and contains records of another producer."""
         self.topic.check()
 
     def settle_layout(self, layout: Layout, behavior: SchemaChangeBehavior) -> Layout:
@@ -48,7 +48,11 @@ class KafkaTarget:
         return {}
 
     def sink(self, run: Run, clock_ms: Clock) -> KafkaSink:
-        """Return the writer of a run."""
+        """Return the writer of a run. Create the topic for a new run; an older run must find it."""
+        if not self.topic.exists():
+            if run.committed >= 0:
+                raise lacking(f"Kafka at {self.topic.servers}", self.topic.topic.partition(".")[2], run.committed)
+            self.topic.create()
         return KafkaSink(self.topic, run.id)
 
 

@@ -33,16 +33,21 @@ class UpsertTopic:
         self.servers, self.topic = servers, topic
         self._partitions, self._replication = partitions, replication
 
-    def check(self) -> None:
-        """Create the topic unless it exists. Raises UsageError if it contains records of another producer."""
+    def exists(self) -> bool:
+        """Return whether Kafka has the topic."""
         admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
         try:
-            exists = self.topic in admin.list_topics(timeout=_TIMEOUT).topics
+            return self.topic in admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:
             raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
-        if exists:
+
+    def check(self) -> None:
+        """Raise UsageError if the topic exists and contains records of another producer."""
+        if self.exists():
             check_own(self.topic, self._firsts())
-            return
+
+    def create(self) -> None:
+        """Create the topic."""
         settings = {"cleanup.policy": "compact", "delete.retention.ms": str(7 * 24 * 3600 * 1000)}
         wanted = WantedTopic(
             name=self.topic, partitions=self._partitions, replication=self._replication, config=settings

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from cdc.model.errors import UsageError
 from cdc.stored.layout import Layout
 from cdc.topology.topology import SchemaChangeBehavior
 from joins.query.plan import Plan
@@ -25,11 +26,12 @@ class Run:
     """One run of a join, from an empty state on. `committed` is the last batch that Spark committed, -1 before the
     first.
 
-    `first_timestamp` is older than each of its writes."""
+    `first_timestamp` is older than each of its writes. `complete`: it has published positions."""
 
     id: str
     first_timestamp: int
     committed: int
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,4 +98,12 @@ class Target(Protocol):
         """Return the published position of each source. Empty if the sink publishes none."""
 
     def sink(self, run: Run, clock_ms: Clock) -> TableSink:
-        """Return the writer for a run's next batches."""
+        """Return the writer for a run's next batches.
+
+        Raises UsageError (`lacking`) if the store has lost what the run has written: it would get new changes only."""
+
+
+def lacking(store: str, table: str, batch: int) -> UsageError:
+    """Return the error for a store that has lost the rows of a table's run, which has committed up to `batch`."""
+    what = f"{store} lacks the rows of {table} up to batch {batch}"
+    return UsageError(what, f"`tailorbird run TOPOLOGY --rebuild {table}` builds the table again")

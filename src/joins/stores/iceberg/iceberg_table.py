@@ -75,6 +75,7 @@ from joins.stores.iceberg.iceberg_server import (
     remove_folder,
     translated,
 )
+from joins.stores.sink_interfaces import lacking
 
 T = TypeVar("T")
 _TRIES = 20
@@ -196,8 +197,7 @@ class IcebergTable:
         own = [one for one in known if one.version == self.name]
         found = next((one for one in own if one.run == run), None)
         if committed >= 0 and (found is None or found is not own[-1] or not found.layout.same_shape(layout)):
-            what = f"{self.where} lacks the rows of {self.name} up to batch {committed}"
-            raise UsageError(what, f"`tailorbird run TOPOLOGY --rebuild {self.name}` builds the table again")
+            raise lacking(str(self.where), self.name, committed)
         if found is None:
             found = self._create(run, layout, known)
         for one in own:  # processes of former runs must end

@@ -41,6 +41,7 @@ from joins.stores.postgres.pg_relations import (
 )
 from joins.stores.postgres.pg_server import ServerSession, Transaction
 from joins.stores.postgres.relational import columns_of, quoted
+from joins.stores.sink_interfaces import lacking
 
 T = TypeVar("T")
 _LOCKED = "SET LOCAL lock_timeout = '3s'"  # a reader's long query must not make later readers wait for longer
@@ -178,8 +179,7 @@ class PostgresTable:
             if state.run == run and self._exists(t, state.building):
                 return state
             if committed >= 0:
-                what = f"{self.server} lacks the rows of {self.name} up to batch {committed}"
-                raise UsageError(what, f"`tailorbird run TOPOLOGY --rebuild {self.name}` builds the table again")
+                raise lacking(str(self.server), self.name, committed)
             building = relation_name(self.name, run)
             create_relation(t, self.server.schema, self.name, building, state.layout)
             run_sql(
