@@ -50,7 +50,7 @@ STREAMING = {
     "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.adaptive.enabled": "false",
-    # a consumer of each partition stays open; at the default of 64, a batch over more partitions opens all of them again
+    # keeps a consumer of each partition open; with the default of 64, a batch over more partitions opens all of them
     "spark.kafka.consumer.cache.capacity": "4096",
     # avoids a second file with checksums for every file of the checkpoint
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
