@@ -1,0 +1,129 @@
+"""Run the shop's pipeline for an hour with random kills, schema changes, snapshots and verifications.
+
+    make soak
+    make soak ARGS="--minutes 10"
+
+Starts servers of its own, in a temporary folder. The databases keep the same number of rows. Every few seconds, the
+memory, file handles and threads of the processes are sampled, and the disk and the topics of the servers. Writes
+docs/results/soak.svg and soak.md (`--output`). The exit code is 1 if a verification found a difference, or if one of
+the quantities grew by more than 10 % from the middle to the last third of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from benchmarks.decode.proc_peers import machine
+from benchmarks.disasters.world import World
+from benchmarks.ending import end
+from benchmarks.index.chart import charts, growth
+from benchmarks.page import bullets, page, write_page
+from benchmarks.soak.events import Events
+from benchmarks.soak.samples import Samples, children, command_of, disk, held_by, topics
+from cdc.model.errors import TailorbirdError
+
+_STAGES = {"ingest": "captures", "joins": "join", "indexer": "indexer"}
+_DISKS = {"Kafka": "data/kafka", "HBase": "data/hbase", "Solr": "data/solr", "checkpoints": "checkpoints"}
+_GROWTH = 0.10
+_EVERY = 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="make soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=60.0, help="duration (default 60)")
+    parser.add_argument("--orders", type=int, default=20_000, help="rows of the joined table")
+    parser.add_argument("--rate", type=float, default=60.0, help="changes per second")
+    parser.add_argument("--every", type=float, default=40.0, help="seconds between two events")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the events")
+    parser.add_argument("--port-offset", type=int, default=5_000, help="the ports of the servers")
+    parser.add_argument("--output", type=Path, default=Path("docs/results"), help="folder for the results")
+    options = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="tb-"))
+    world = World(folder, options.port_offset, _said, volumes=False)
+    try:
+        return _soak(world, options)
+    except TailorbirdError as error:
+        print(f"soak: {error}\n{world.log_tail()}", file=sys.stderr)
+        return error.exit_code
+    finally:
+        world.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _said(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def _soak(world: World, options: argparse.Namespace) -> int:
+    world.limit_rows(options.orders)
+    world.fill(options.orders)
+    world.command("apply", str(world.file))
+    world.run()
+    world.complete()
+    events, samples, random = Events(world, Random(options.seed)), Samples(), Random(options.seed + 1)
+    began = time.monotonic()
+    with world.traffic(options.rate) as changes:
+        due = began + options.every
+        while (passed := time.monotonic() - began) < 60 * options.minutes:
+            samples.add(passed / 60, _sample(world))
+            changes()
+            if time.monotonic() > due:
+                events.next()
+                due = time.monotonic() + options.every * random.uniform(0.5, 1.5)
+            time.sleep(_EVERY)
+        made = changes()
+    world.complete()
+    events.verify()
+    grown = {name: growth(values) for name, values in samples.series.items()}
+    _write(options, samples, grown, events, made)
+    bad = [f"{name} grew by {share:.0%}" for name, share in grown.items() if share > _GROWTH] + events.different
+    for line in bad:
+        print(line, file=sys.stderr)
+    return 1 if bad else 0
+
+
+def _sample(world: World) -> dict[str, float]:
+    """Return the current value of every series. While a killed process is away, it has the value of what runs."""
+    values: dict[str, float] = {}
+    for pid in children(world.pid):
+        stage = next((name for word, name in _STAGES.items() if f" -m {word} " in command_of(pid)), None)
+        if stage is not None:
+            held = held_by(pid)
+            for what, value in (("MiB", held.memory), ("files", held.files), ("threads", held.threads)):
+                values[f"{stage}: {what}"] = values.get(f"{stage}: {what}", 0.0) + value
+    values |= {f"disk of {name}, MiB": disk(world.home / where) for name, where in _DISKS.items()}
+    values["topics"] = topics(world.stack.addresses()["kafka"])
+    return values
+
+
+def _write(options: argparse.Namespace, samples: Samples, grown: dict[str, float], events: Events, made: int) -> None:
+    options.output.mkdir(parents=True, exist_ok=True)
+    title = f"{options.minutes:g} minutes with {sum(events.done.values())} events"
+    (options.output / "soak.svg").write_text(charts(title, samples.minutes, samples.series))
+    lines = ["| quantity | mean of the last third | growth since the middle third |", "|---|--:|--:|"]
+    for name, values in samples.series.items():
+        last = values[2 * len(values) // 3 :]
+        lines.append(f"| {name} | {sum(last) / max(1, len(last)):,.0f} | {grown[name]:+.1%} |")
+    counted = ", ".join(f"{name}: {count}" for name, count in sorted(events.done.items()))
+    differences = f"differences found by verifications: {len(events.different)}"
+    facts = [machine(), f"{datetime.now(UTC):%Y-%m-%d}", f"{made:,} changes", counted, differences]
+    text = page(
+        "# Soak", f"Made by `make soak ARGS=\"--minutes {options.minutes:g}\"`.", bullets(facts), "\n".join(lines),
+        "![the quantities over time](soak.svg)",
+    )  # fmt: skip
+    write_page(options.output / "soak.md", text)
+
+
+if __name__ == "__main__":
+    sys.exit(end(main))
