@@ -10,7 +10,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports audit sbom
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard bench-disasters soak clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports audit sbom
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -133,6 +133,12 @@ bench-verify: setup ## compare `verify` of a log with one query that digests the
 
 bench-verify-index: setup ## compare `verify` of an index with `--changed-since last`; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_verify_index $(ARGS)
+
+bench-disasters: $(BIN)/tailorbird ## lose each store, restore it by docs/disasters.md, measure the time; starts its own servers
+	@$(BIN)/python -m benchmarks.bench_disasters $(ARGS)
+
+soak: $(BIN)/tailorbird ## an hour of random kills, schema changes, snapshots and verifications; starts its own servers
+	@$(BIN)/python -m benchmarks.bench_soak $(ARGS)
 
 bench-gateway: setup ## measure a gateway with a thousand agents; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_gateway $(ARGS)

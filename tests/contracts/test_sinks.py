@@ -137,7 +137,6 @@ class SinkUnderTest:
             with psycopg.connect(
                 host="127.0.0.1", port=server.port, user="app", password="app", dbname=server.dbname, autocommit=True
             ) as connected:
-                connected.execute("DROP VIEW wide")
                 connected.execute(f"DROP SCHEMA {server.schema}_rows CASCADE")
         else:
             (self.file.parent / "catalog.db").unlink()
