@@ -26,6 +26,7 @@ import pymysql
 import pytest
 import requests
 
+from cdc.process.file_running import running
 from cdc.process.file_topology import load_topology
 from cdc.stored.cells import RowCodec
 from cdc.topology.topology import Topology
@@ -50,6 +51,7 @@ from tailorbird.verify.index.run_index_stage import verify_indexes
 from tailorbird.verify.request import SilentTerminal, StageResult, parse_request
 from tailorbird.verify.table import run_table_stage
 from tailorbird.verify.table.run_table_stage import verify_tables
+from tests.support.collector import Collector, collector, plain
 from tests.support.commands import tailorbird
 from tests.support.mcp_client import McpClient
 from tests.support.ports import free_port
@@ -57,7 +59,8 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(2400)]
 
-REVENUE = Path(__file__).parents[2] / "topologies" / "revenue.yml"
+ROOT = Path(__file__).parents[2]
+REVENUE = ROOT / "topologies" / "revenue.yml"
 RATE = 60.0
 QUIET = 15.0  # changes per second, if they must only be distinguished from planted faults
 
@@ -66,10 +69,17 @@ class RunningPipeline:
     """A running pipeline over a small shop, and helpers for the steps."""
 
     def __init__(
-        self, stack: Stack, topology: Topology, pipeline: Pipeline, shop: MySqlShop, generator: Shop, page: str
+        self,
+        stack: Stack,
+        topology: Topology,
+        pipeline: Pipeline,
+        shop: MySqlShop,
+        generator: Shop,
+        page: str,
+        traces: Collector,
     ) -> None:
         self.stack, self.topology, self.pipeline, self.shop, self.generator = stack, topology, pipeline, shop, generator
-        self.page = page
+        self.page, self.traces = page, traces
 
     @contextmanager
     def live_traffic(self, rate: float = RATE) -> Iterator[Callable[[int], None]]:
@@ -146,9 +156,9 @@ def a_thread(
     )
     assert len(list(provision(topology))) >= 4
     page = free_port()
-    with Pipeline(topology, home=folder, page_port=page) as pipeline:
+    with collector() as traces, Pipeline(topology, home=folder, page_port=page, environ=traces.environ()) as pipeline:
         pipeline.start()
-        yield RunningPipeline(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}")
+        yield RunningPipeline(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}", traces)
     shop.close()
 
 
@@ -225,6 +235,65 @@ def test_a_write_is_read_after_its_wait(thread: RunningPipeline) -> None:
     server = json.loads(done.stdout)["gtid_set"].split(":")[0]
     late = requests.get(f"{thread.page}/wait?source=shop&gtid={server}:1-99999999&timeout=0.2", timeout=60)
     assert (late.status_code, late.json()["reached"]) == (504, False)
+
+
+def test_a_trace_of_one_change_shows_every_stage_with_its_time(thread: RunningPipeline) -> None:
+    """From COMMIT at the database to the query of Solr, in one trace that five processes send without an agreement.
+
+    Each span's parent is the stage before. No attribute of any span contains a value of a row."""
+    source, hidden = thread.topology.sources["shop"], "a value that no span may contain"
+    topic = thread.topology.routing.topic(f"{thread.topology.name}.shop.shop.products")
+    with (
+        pymysql.connect(
+            host=source.hostname, port=source.port, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password, autocommit=True
+        ) as connection,
+        connection.cursor() as cursor,
+        Waiter(thread.topology) as waiter,
+    ):
+        before = time.time_ns()
+        cursor.execute("UPDATE shop.products SET title = %s WHERE id = 1", (hidden,))
+        committed = time.time_ns()
+        waiter.wait(waiter.now("shop"), timeout=120)
+        visible = time.time_ns()
+
+    def started() -> list[Any]:
+        found = [span for _, span in thread.traces.spans if span.name == "capture"]
+        of_topic = [span for span in found if plain(span.attributes)["messaging.destination.name"] == topic]
+        return [span for span in of_topic if span.start_time_unix_nano >= before - 1_000_000_000]
+
+    stages = ["capture", "join orders_wide", "sink orders_wide", "index orders", "visible orders"]
+    wait_for(lambda: len(started()) == 1, "the change has no trace", 30)
+    trace = int.from_bytes(started()[0].trace_id)
+    wait_for(lambda: set(stages) <= thread.traces.trace(trace).keys(), "a stage is missing", 30)
+    spans = [thread.traces.trace(trace)[stage] for stage in stages]
+    parents = [span.parent_span_id for span in spans]
+    assert parents == [b"", *(span.span_id for span in spans[:-1])]
+    times = [(span.start_time_unix_nano, span.end_time_unix_nano) for span in spans]
+    assert all(began <= ended for began, ended in times), times
+    assert times == sorted(times), times
+    slack = 1_000_000_000  # the binary log of some servers has whole seconds, and clocks of milliseconds
+    assert before - slack <= times[0][0] <= committed + slack
+    assert committed < times[0][1] < times[-1][1] < visible + slack, (committed, times, visible)
+    assert all(hidden not in str(span) for _, span in thread.traces.spans)
+    metrics = thread.traces.metrics
+    assert metrics["tailorbird_captured_changes"][("source", "shop"),] > 0
+    assert metrics["tailorbird_joined_rows"][("table", "orders_wide"),] > 1_000
+    assert metrics["tailorbird_indexed_documents"][("index", "orders"),] > 1_000
+
+
+def test_the_board_and_the_alerts_name_what_is_scraped(thread: RunningPipeline) -> None:
+    """Each metric of captures, joins and indexers that the board and the rules name is served by one of them."""
+    ports = [one.port for one in running(thread.topology.name, Path(thread.pipeline.environ["TAILORBIRD_HOME"]))]
+    scraped = "".join(requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text for port in ports if port)
+    served = set(re.findall(r"^# TYPE (\w+) ", scraped, re.MULTILINE))
+    named = "".join(
+        (ROOT / file).read_text() for file in ("examples/grafana.json", "deploy/prometheus/tailorbird.rules.yml")
+    )
+    wanted = set(re.findall(r"\b(?:tailorbird|debezium_metrics|kafka_connect)_\w+", named))
+    # of processes and sources that do not run here, and names of rules
+    others = ("tailorbird_check_", "tailorbird_slot_", "tailorbird_webhook_", "tailorbird_poll_")
+    assert {one for one in wanted if not one.startswith(others)} - served == set()
+    assert len(wanted & served) > 15
 
 
 # faults that the index stage alone finds: test_verify_index.py
