@@ -10,7 +10,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard bench-disasters soak clean constraints pictures proto check-proto matrix chaos fuzz fuzz-database fuzz-ports audit sbom
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard bench-disasters soak clean constraints pictures proto check-proto helm check-chart agent-file images check-images matrix chaos fuzz fuzz-database fuzz-ports audit sbom
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,15 +54,44 @@ check: $(BIN)/tailorbird ## check format, lint, types and layers
 	$(BIN)/mypy --sqlite-cache src tests benchmarks
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory check-proto
+	@$(MAKE) --no-print-directory check-chart
 	$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src tests benchmarks
 	@$(MAKE) --no-print-directory docs
+
+# without Docker: in plain root file systems, by buildah (docs/install.md)
+images: $(BIN)/tailorbird ## build the container images, with Docker, or as root with buildah and mmdebstrap
+	@if docker info > /dev/null 2>&1; \
+	then for target in capture join index console; do docker build --file docker/Dockerfile --target $$target --tag tailorbird-$$target . || exit 1; done; \
+	else $(BIN)/python -m tests.images; fi
+
+check-images: setup agent-file ## build the images with buildah and run the demo's stages in them; needs root
+	$(BIN)/python -m tests.images
+	$(BIN)/python -m pytest -m matrix tests/integration/test_images.py tests/integration/test_agent_file.py $(ARGS)
+
+agent-file: $(BIN)/tailorbird $(TOOLS)/ready ## build build/tailorbird: the agent in one file, for hosts without pip
+	@rm -rf build/agent && mkdir -p build/agent
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/agent .
+	$(BIN)/python -m tests.agent_file $(TOOLS)/bin/uv build/agent/tailorbird-*.whl build/tailorbird $(ARGS)
+
+# Helm is built from its Go module, once per user. `make test` uses a Helm that exists: the build takes two minutes.
+HELM_VERSION := v3.22.0
+HELM := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tailorbird/helm-$(HELM_VERSION)/helm
+BUILD_HELM ?= $(shell command -v go)
+helm: ## build Helm from its Go module; needs Go
+	@test -x $(HELM) || GOBIN=$(dir $(HELM)) nice go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	@echo $(HELM)
+
+check-chart: $(BIN)/tailorbird ## lint the Helm chart, render its examples and compare them with Kubernetes' schemas
+	@if [ -x $(HELM) ] || [ -n "$(BUILD_HELM)" ]; \
+	then $(MAKE) --no-print-directory helm $(TOOLS)/ready && $(BIN)/python -m tests.chart $(HELM) $(TOOLS)/bin/kubernetes-validate; \
+	else echo "check-chart: skipped, since Helm is not built: make helm (needs Go)"; fi
 
 docs: $(BIN)/tailorbird ## build the documentation site into build/site; broken links and anchors are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # the checks use what the tests leave of the processors, since servers and clients often wait for one another
 test: setup-test ## run the checks and all tests on real servers, as CI does
-	@mkdir -p build; nice -n 10 $(OTHER_MAKE) --no-print-directory check > build/check.log 2>&1 & checks=$$!; \
+	@mkdir -p build; nice -n 10 $(OTHER_MAKE) --no-print-directory check BUILD_HELM= > build/check.log 2>&1 & checks=$$!; \
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not matrix and not chaos" $(ARGS); \
 	tests=$$?; wait $$checks || { cat build/check.log; echo "make check: failed, see above"; exit 1; }; exit $$tests
 
@@ -164,8 +193,13 @@ LOCK := $(TOOLS)/bin/uv --quiet pip compile --universal --python-version 3.11 --
 constraints: $(TOOLS)/ready ## update locks/ to the newest versions: make constraints ARGS="--upgrade-package requests" for one
 	$(LOCK) $(or $(ARGS),--upgrade) --all-extras --group dev --output-file locks/dev.txt pyproject.toml
 	$(LOCK) --all-extras --constraint locks/dev.txt --output-file locks/run.txt pyproject.toml
+	@# one for each container image; `run.txt` decides the versions
+	$(LOCK) --extra poll --extra mssql --extra otel --constraint locks/run.txt --output-file locks/capture.txt pyproject.toml
+	$(LOCK) --extra joins --extra iceberg --extra otel --constraint locks/run.txt --output-file locks/join.txt pyproject.toml
+	$(LOCK) --extra indexer --extra otel --constraint locks/run.txt --output-file locks/index.txt pyproject.toml
+	$(LOCK) $(addprefix --extra ,console dashboard gateway poll mssql iceberg formats otel) --constraint locks/run.txt --output-file locks/console.txt pyproject.toml
 	echo setuptools setuptools-scm pip | tr ' ' '\n' | $(LOCK) --constraint locks/dev.txt --output-file locks/build.txt -
-	echo uv pip-audit | tr ' ' '\n' | $(LOCK) $(or $(ARGS),--upgrade) --output-file locks/tools.txt -
+	echo uv pip-audit kubernetes-validate | tr ' ' '\n' | $(LOCK) $(or $(ARGS),--upgrade) --output-file locks/tools.txt -
 	echo atheris==3.0.0 | $(LOCK) --output-file locks/fuzz.txt -
 
 audit: $(TOOLS)/ready ## compare the locked versions with known vulnerabilities; it needs the network

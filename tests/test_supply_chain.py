@@ -24,6 +24,7 @@ from tests.audit import accepted, main, problems, uncompared
 from tests.support.wheels import OWN, ROOT, locked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+IMAGES = ("capture", "join", "index", "console")  # the packages of each image
 STACK = ROOT / "src" / "tailorbird" / "devtools" / "stack" / "files"
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
@@ -33,7 +34,7 @@ def plain(requirement: str) -> str:
     return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-").replace(".", "-")
 
 
-@pytest.mark.parametrize("name", ["build", "run", "dev", "tools", "fuzz"])
+@pytest.mark.parametrize("name", ["build", "run", "dev", "tools", "fuzz", *IMAGES])
 def test_every_locked_package_has_a_version_and_hashes(name: str) -> None:
     """So pip refuses another file of the same version, from whatever index it comes."""
     lines = [line for line in (ROOT / "locks" / f"{name}.txt").read_text().splitlines() if not line.startswith("#")]
@@ -54,7 +55,7 @@ def test_the_locks_contain_what_the_project_requires() -> None:
     dev = {plain(one) for one in PROJECT["dependency-groups"]["dev"]}
     assert (every | dev) - {plain(one) for one in locked("dev")} == set()
     versions = {one.split()[0] for one in locked("dev")}
-    others = {one.split()[0] for one in (*locked("run"), *locked("build"))}
+    others = {one.split()[0] for name in ("run", "build", *IMAGES) for one in locked(name)}
     builds = {"pip", "setuptools-scm", "vcs-versioning"}
     assert {one for one in others - versions if plain(one) not in builds} == set(), "what is run is what was tested"
     # without setuptools-scm, which builds pysolr, the built package has the version 0.0.0, and pip refuses it
@@ -101,7 +102,7 @@ def test_pip_refuses_a_file_with_another_hash(tmp_path: Path) -> None:
 
 def test_the_makefile_installs_nothing_without_a_hash() -> None:
     """Each `pip install` is checked, or installs this checkout alone."""
-    for file in ("Makefile", "docker/Dockerfile"):
+    for file in ("Makefile", "docker/Dockerfile", "docker/hbase.Dockerfile"):
         lines = [line for line in (ROOT / file).read_text().splitlines() if re.search(r"pip install\b", line)]
         assert lines
         assert [line for line in lines if not is_checked(line)] == []
@@ -110,7 +111,8 @@ def test_the_makefile_installs_nothing_without_a_hash() -> None:
 def is_checked(line: str) -> bool:
     """Return whether a line installs only files with hashes, or this checkout alone."""
     return all(
-        "--require-hashes" in one or re.search(r"--no-deps (--editable )?\.\s*$", one) is not None
+        "--require-hashes" in one
+        or re.search(r"--no-deps (--editable )?(\.|/wheels/tailorbird-\*\.whl)[\s\\]*$", one) is not None
         for one in re.split(r"&&|\|\||;", line)
         if re.search(r"\bpip3? install\b", one)
     )

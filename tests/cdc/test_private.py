@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc.grammar.exposed import exposes
 from cdc.process.file_private import create_private, private_folder
 from cdc.process.file_topology import keep_versions
 from cdc.topology.versions import Versions
@@ -46,3 +47,13 @@ def test_state_of_a_topology_is_private(tmp_path: Path, monkeypatch: pytest.Monk
     ledger.release()
     assert mode(tmp_path / "versions") == mode(tmp_path / "ledger" / "t") == 0o700
     assert mode(tmp_path / "versions" / "t.json") == mode(tmp_path / "ledger" / "t" / "lock") == 0o600
+
+
+def test_roots_secrets_may_be_readable_by_a_group() -> None:
+    """As Kubernetes and systemd mount them for another user. All other files of secrets are for their owner alone."""
+    assert [exposes(mode, owner=0, user=10001) for mode in (0o400, 0o440, 0o640)] == [False] * 3
+    assert [exposes(mode, owner=0, user=10001) for mode in (0o444, 0o460, 0o450, 0o660, 0o604)] == [True] * 5
+    for owner, user in ((10001, 10001), (0, 0), (7, 10001)):
+        assert [exposes(mode, owner=owner, user=user) for mode in (0o600, 0o400, 0o640, 0o604)] == [
+            False, False, True, True,
+        ]  # fmt: skip

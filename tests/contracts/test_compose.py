@@ -5,6 +5,7 @@ No Docker is needed: both sides are compared as data.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import yaml
 
 from cdc.model.artefacts import VERSIONS
+from cdc.process.file_topology import read_file
+from tailorbird.devtools.demo.shop import SCHEMAS
 from tailorbird.devtools.stack.postgres_service import POSTGRES_FLAGS
 from tailorbird.devtools.stack.service_spec import ServiceSpec, Tools
 from tailorbird.devtools.stack.services import KAFKA_CLUSTER_ID, service_specs
@@ -56,9 +59,14 @@ def properties(text: str) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in lines)
 
 
+def pipeline_services(compose: dict[str, Any]) -> dict[str, Any]:
+    """Return the services of Tailorbird itself."""
+    return {name: one for name, one in compose["services"].items() if one.get("profiles") == ["pipeline"]}
+
+
 def test_services_are_the_same(compose: dict[str, Any]) -> None:
-    """Docker Compose starts every server of the stack but SolrCloud, and no other."""
-    assert set(compose["services"]) == set(IN_COMPOSE)
+    """Docker Compose starts every server of the stack but SolrCloud, and no other without a profile."""
+    assert set(compose["services"]) - set(pipeline_services(compose)) == set(IN_COMPOSE)
 
 
 @pytest.mark.parametrize("name", IN_COMPOSE)
@@ -158,3 +166,79 @@ def test_dockerfile_builds_hbase_from_the_stack(compose: dict[str, Any]) -> None
         assert copied == {"pyproject.toml", "build_backend.py", "locks", "README.md", "LICENSE", "src"}
         ignored = (ROOT / ".dockerignore").read_text().splitlines()
         assert {f"!{name}" for name in copied} <= set(ignored)
+
+
+def test_the_pipeline_runs_every_process_of_its_topology(compose: dict[str, Any]) -> None:
+    """Each source, table and index has a container, whose command the command line accepts."""
+    services = pipeline_services(compose)
+    topology = read_file(str(ROOT / "topologies" / "shop.yml"))
+    commands = {" ".join(one["command"]) for one in services.values()}
+    file = "/etc/tailorbird/shop.yml"
+    wanted = {
+        f"apply {file}",
+        *(f"capture {file} --source {name}" for name in topology.sources),
+        *(f"join {file} --table {name}" for name in topology.tables),
+        *(f"index run {file} --index {name}" for name in topology.indexes),
+        f"dashboard {file} --port 8080",
+    }
+    assert commands == wanted
+    targets = {name: one["build"]["target"] for name, one in services.items()}
+    assert targets == {
+        "apply": "console", "capture-shop": "capture", "capture-crm": "capture", "join": "join", "index": "index",
+        "dashboard": "console",
+    }  # fmt: skip
+    assert {one["image"] for one in services.values()} == {f"tailorbird-{target}" for target in targets.values()}
+
+
+def test_containers_of_the_pipeline_are_restricted(compose: dict[str, Any]) -> None:
+    """Read-only root, no capabilities, ports of their own on loopback, and one state folder."""
+    services = pipeline_services(compose)
+    for one in services.values():
+        assert (one["read_only"], one["cap_drop"], one["tmpfs"]) == (True, ["ALL"], ["/tmp"])
+        assert one["security_opt"] == ["no-new-privileges:true"]
+        assert "tailorbird:/var/lib/tailorbird" in one["volumes"]
+        assert one["environment"]["TAILORBIRD_METRICS_ADDRESS"] == "127.0.0.1"
+    ports = [one["environment"].get("TAILORBIRD_METRICS_PORT") for one in services.values()]
+    used = [port for port in ports if port]
+    assert len(set(used)) == len(used) == len(services) - 2, "the dashboard has its page, apply ends"
+
+
+def instructions(file: Path) -> list[tuple[str, str]]:
+    """Return the instructions of a Dockerfile with their arguments; continued lines are joined."""
+    text = file.read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(word, " ".join(rest.split())) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def test_images_are_pinned_locked_and_not_root() -> None:
+    """The base has a version, every package a hash, and each target a fixed user, a health check and a title."""
+    found = instructions(ROOT / "docker" / "Dockerfile")
+    [base] = [value for word, value in found if word == "ARG" and value.startswith("BASE=")]
+    assert re.fullmatch(r"BASE=docker\.io/library/debian:\d+\.\d+-slim", base)
+    stages: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    for word, value in found:
+        if word == "FROM":
+            name = value.rpartition(" AS ")[2]
+            stages[name] = []
+        elif name:
+            stages[name].append((word, value))
+    for target in ("capture", "join", "index", "console"):
+        words = dict(stages[target])
+        assert (words["USER"], words["ENTRYPOINT"]) == ("10001:10001", '["tailorbird"]')
+        assert words["HEALTHCHECK"].endswith('CMD ["python3", "/opt/health.py"]')
+        assert words["LABEL"] == f'org.opencontainers.image.title="tailorbird-{target}"'
+    [label] = [value for word, value in stages["base"] if word == "LABEL"]
+    project = (ROOT / "pyproject.toml").read_text()
+    [version] = re.findall(r'^version = "(.+)"', project, re.MULTILINE)
+    assert f'org.opencontainers.image.version="{version}"' in label
+    copied = {path for word, value in found if word == "COPY" and "--from" not in value for path in value.split()[:-1]}
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {f"!{path.removeprefix('./')}" for path in copied if not path.startswith("--")} <= set(ignored)
+
+
+def test_the_examples_create_the_tables_of_the_demo() -> None:
+    """The statements that docs/install.md pipes into the servers of Docker Compose."""
+    for server, statements in SCHEMAS.items():
+        text = (ROOT / "examples" / "shop" / f"{server}.sql").read_text()
+        assert [one for one in statements if f"{one};\n" not in text] == []

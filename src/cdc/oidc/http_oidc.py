@@ -26,6 +26,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, KeySet
 
+from cdc.grammar.exposed import exposes
 from cdc.model.errors import Retriable, UsageError
 from cdc.oidc.claims import ALGORITHMS, LONGEST, OidcRefused, OidcSettings, OidcUser, user_of
 from cdc.oidc.proc_fetched import Fetched
@@ -51,7 +52,8 @@ def load_oidc(file: Path) -> OidcSettings:
 
 
 def _private(file: Path) -> str:
-    if file.stat().st_mode & 0o077:
+    status = file.stat()
+    if exposes(status.st_mode, owner=status.st_uid, user=os.geteuid()):
         raise UsageError(f"{file} is accessible to other users", f"chmod 600 {file}")
     return file.read_text(encoding="utf-8")
 

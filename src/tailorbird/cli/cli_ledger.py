@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from tailorbird.cli.serve.metrics_port import MetricsPort
+
 
 def ledger(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Exit after reading everything committed so far.")
     ] = False,
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
+    metrics_port: MetricsPort = 0,
     as_json: Annotated[bool, typer.Option("--json", help="At the end: rows by table, as one JSON object.")] = False,
 ) -> None:
     """Maintain digests of all rows in the log, for `verify --stage log`.

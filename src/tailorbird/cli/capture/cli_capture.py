@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
+from tailorbird.cli.serve.metrics_port import MetricsPort
+
 
 def capture(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     source: Annotated[
         str | None, typer.Option("--source", help="The source to capture. Optional if there is only one.")
     ] = None,
-    metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve /metrics and /health on this port; 0: off.")
-    ] = 0,
+    metrics_port: MetricsPort = 0,
     gateway: Annotated[
         list[str] | None,
         typer.Option("--gateway", help="Host and port of a gateway to use instead of Kafka. May be repeated."),

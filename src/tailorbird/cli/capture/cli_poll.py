@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cdc.model.errors import UsageError
+from tailorbird.cli.serve.metrics_port import MetricsPort
 
 if TYPE_CHECKING:
     from cdc.model.schema import TableId
@@ -65,7 +66,7 @@ def assign(
     first: Annotated[
         int, typer.Option("--first", help="The least number to assign, if the table already had numbers.")
     ] = 0,
-    metrics_port: Annotated[int, typer.Option("--metrics-port", help="Serve /metrics and /health here.")] = 0,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Assign numbers to changed rows of sources with `mode: feed`, until stopped.
 

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from tailorbird.cli.fleet import cli_agent_install
 from tailorbird.cli.fleet.cli_api import Json, read_keys, report
 from tailorbird.cli.index.run_by_default import RunByDefault
+from tailorbird.cli.serve.metrics_port import MetricsPort
 
 app = typer.Typer(
     cls=RunByDefault,
@@ -21,6 +23,8 @@ policy_app = typer.Typer(
     help="Check the policy of this host.\n\nExample: tailorbird agent policy check --policy policy.yml",
 )
 app.add_typer(policy_app, name="policy")
+app.command("install")(cli_agent_install.install)
+app.command("uninstall")(cli_agent_install.uninstall)
 PolicyOption = Annotated[
     str, typer.Option("--policy", help="File that limits what may leave this host, with database connections.")
 ]
@@ -33,9 +37,7 @@ def agent(
     ],
     identity: Annotated[str, typer.Option("--identity", help="Folder of the agent's certificates.")] = "agent",
     policy: PolicyOption = "policy.yml",
-    metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve /metrics and /health on this port; 0: off.")
-    ] = 0,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Capture the sources that a gateway assigns, within this host's policy.
 

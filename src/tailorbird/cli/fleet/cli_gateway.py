@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cdc.model.errors import UsageError
+from tailorbird.cli.serve.metrics_port import MetricsPort
 
 
 def gateway(
@@ -32,9 +33,7 @@ def gateway(
     oidc: Annotated[
         Path | None, typer.Option("--oidc", help="File of an OpenID Connect issuer whose users may use --api.")
     ] = None,
-    metrics_port: Annotated[
-        int, typer.Option("--metrics-port", help="Serve /metrics and /health on this port; 0: off.")
-    ] = 0,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Accept agents over mTLS and write their captured changes to Kafka.
 

@@ -9,6 +9,7 @@ import typer
 
 from tailorbird.cli.index import cli_index_admin, cli_index_lily, cli_index_rebuild
 from tailorbird.cli.index.run_by_default import RunByDefault
+from tailorbird.cli.serve.metrics_port import MetricsPort
 
 app = typer.Typer(
     cls=RunByDefault,
@@ -21,7 +22,7 @@ app = typer.Typer(
 def run(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     name: Annotated[str | None, typer.Option("--index", help="The index. Optional if there is only one.")] = None,
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Index a joined table's changes into Solr until SIGTERM; run `tailorbird apply` first.
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tailorbird.cli.serve.metrics_port import MetricsPorts
+
 
 def join(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
@@ -15,10 +17,7 @@ def join(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Drop the state, read the log from its beginning, replace every row.")
     ] = False,
-    metrics_port: Annotated[
-        list[int] | None,
-        typer.Option("--metrics-port", help="Serve /metrics and /health, one port per table; 0: off."),
-    ] = None,
+    metrics_port: MetricsPorts = None,
 ) -> None:
     """Keep joined tables in HBase equal to their queries; run `tailorbird apply` first.
 

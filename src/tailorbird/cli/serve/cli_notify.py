@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from tailorbird.cli.serve.metrics_port import MetricsPort
+
 
 def notify(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Send the events of a topology to its `webhooks:`.
 

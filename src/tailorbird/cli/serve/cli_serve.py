@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tailorbird.cli.serve.metrics_port import MetricsPort
+
 app = typer.Typer(
     no_args_is_help=True,
     help="Serve captured tables in other systems' protocols.\n\nExample: tailorbird serve maxscale topologies/shop.yml",
@@ -37,7 +39,7 @@ def maxscale(
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", help="PEM file of the certificate's key.")] = None,
     clients: Annotated[int, typer.Option("--clients", min=1, help="Maximum number of connections.")] = 2000,
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Serve captured tables to clients of MaxScale's CDC protocol. Reads only.
 

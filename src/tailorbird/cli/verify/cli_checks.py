@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tailorbird.cli.serve.metrics_port import MetricsPort
+
 if TYPE_CHECKING:
     from cdc.topology.topology import Check
     from tailorbird.verify.checks.runs import CheckResult
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 def checks(
     file: Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The topology's YAML file.")],
     once: Annotated[bool, typer.Option("--once", help="Run each check once, now, and exit.")] = False,
-    metrics_port: Annotated[int, typer.Option(help="Serve /metrics and /health on this port; 0: off.")] = 0,
+    metrics_port: MetricsPort = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run, for programs.")] = False,
 ) -> None:
     """Run the `checks:` of a topology when they are due.

@@ -1,0 +1,1 @@
+"""Unit files of systemd, for hosts without containers."""
