@@ -59,6 +59,16 @@ def provide_base() -> None:
         _output("commit", "--quiet", "--format", "docker", "--rm", made, name)
 
 
+def built(target: str) -> bool:
+    """Return whether an image is in buildah's store."""
+    return _stored(f"localhost/tailorbird-{target}")
+
+
+def _stored(name: str) -> bool:
+    command = ["buildah", "inspect", "--type", "image", name]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 @contextmanager
 def mounted(target: str) -> Iterator[Path]:
     """Context manager: the root file system of an image, in a folder."""
@@ -96,7 +106,7 @@ def _output(*arguments: str) -> str:
 def main(targets: Sequence[str]) -> None:
     """Build images and print their sizes."""
     provide_base()
-    for target in ("wheel", *(targets or TARGETS)):
+    for target in ("base", "wheel", *(targets or TARGETS)):
         build(target)
     for target in targets or TARGETS:
         whole, own = sizes(target)
