@@ -45,7 +45,8 @@ class Servers:
 
     def create(self, collection: str, *, shards: int = 1) -> None:
         assert collection not in self.cores
-        self.act(lambda: self.cores.update({collection: f"made as {collection}"}))
+        assert f"/made as/{collection}" not in self.cores.values(), "the folder of another collection"
+        self.act(lambda: self.cores.update({collection: f"/made as/{collection}"}))
 
     def remove(self, collection: str) -> None:
         assert collection not in self.targets.collections, "a collection that is still fed"
@@ -104,11 +105,24 @@ def reindex(servers: Servers) -> None:
     run.swap(run.prepare())
 
 
+def test_a_rebuild_after_the_loss_of_zookeeper_keeps_what_queries_see() -> None:
+    """The numbers of collections begin again; the one that serves keeps its own."""
+    servers = Servers()
+    reindex(servers)
+    serving = servers.cores["live"]
+    servers.targets, servers.stored = Targets(epoch=0, collections=("live",)), None
+    run = steps(servers)
+    new = run.prepare()
+    assert servers.cores["live"] == serving
+    run.swap(new)
+    assert servers.cores["live"] == f"/made as/{new}" != serving
+
+
 def test_a_rebuild_is_swapped_in_and_back_and_finished() -> None:
     """Both collections are fed from `prepare` until `finish`."""
     servers = Servers()
     reindex(servers)
-    assert servers.cores["live"].startswith("made as")
+    assert servers.cores["live"].startswith("/made as")
     assert len(servers.targets.collections) == 2
     steps(servers).rollback()
     assert servers.cores["live"] == "first"
@@ -140,7 +154,7 @@ def test_killed_at_any_call_the_next_invocation_ends_right(call: int, behind: bo
     except Killed:
         servers.dies_at = None
         reindex(servers)
-    assert servers.cores["live"].startswith("made as")
+    assert servers.cores["live"].startswith("/made as")
     assert set(servers.targets.collections) == set(servers.cores)
     assert len(servers.cores) == 2
     assert (servers.stored, servers.targets.changing) == (None, False)

@@ -9,6 +9,7 @@ If kill -9 interrupts a step, the next call completes it. Servers are accessed t
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Protocol
 
 from cdc.model.errors import UsageError
@@ -52,8 +53,7 @@ class Reindex:
             raise UsageError(f"{self._live} is still being filled", "run `tailorbird apply` to its end first")
         if stored is None:
             self.finish()
-            epoch = self._targets.read().epoch + 1
-            new = f"{self._live}_r{epoch}"
+            new = self._new_name()
             if self._admin.exists(new):  # of an attempt that was interrupted before it was recorded
                 self._admin.remove(new)
             self._admin.create(new, shards=self._shards)
@@ -64,6 +64,16 @@ class Reindex:
         if new not in before.collections:
             self._targets.write(Targets(epoch=before.epoch + 1, collections=(self._live, new)))
         return new
+
+    def _new_name(self) -> str:
+        """Return a name for a new collection.
+
+        After a loss of ZooKeeper the epochs begin again, and a former name may be that of
+        the collection that serves."""
+        epoch, serving = self._targets.read().epoch + 1, PurePath(self._admin.identity(self._live)).name
+        while serving == f"{self._live}_r{epoch}":
+            epoch += 1
+        return f"{self._live}_r{epoch}"
 
     def swap(self, new: str) -> str:
         """Make the new collection visible to queries. Return the name of the old one, which continues to be fed."""
