@@ -47,9 +47,8 @@ def provide_base() -> None:
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "base.tar"
         options = [f"--dpkgopt=path-{one}" for one in (*_SLIM, "include=/usr/share/doc/*/copyright")]
-        mirror = "http://deb.debian.org/debian"
-        security = f"deb {mirror}-security bookworm-security main"
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", *options, "bookworm", str(archive), mirror, security]
+        # without a mirror it takes Debian's own, with its security updates
+        command = ["mmdebstrap", "--quiet", "--variant=minbase", *options, "bookworm", str(archive)]
         subprocess.run(command, check=True)
         made = _output("from", "scratch")
         _output("add", "--quiet", made, str(archive), "/")

@@ -110,7 +110,7 @@ def test_a_transaction_during_the_snapshot_costs_the_same_with_many_tables(polic
     many, broker = captured(MANY, policy, warm, last)
     assert broker.checkpoints[-1].position.sequence == 3
     assert len(broker.checkpoints[-1].state["snapshots"]) == MANY
-    assert many.lines <= 1.3 * few.lines  # a map of more entries is deeper by two nodes
+    assert many.lines <= 1.4 * few.lines  # a map of more entries is deeper by two nodes, or three for some hashes
     assert many.bytes <= few.bytes + MORE
 
 
