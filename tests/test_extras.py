@@ -93,7 +93,7 @@ BRINGS = {
     "happybase": {"happybase", "thriftpy2"},
     "opensearch-py": {"opensearchpy"},
     "kafka-python": {"kafka"},
-    "fastapi": {"fastapi", "pydantic", "starlette"},
+    "fastapi": {"fastapi", "opentelemetry", "pydantic", "starlette"},
     "pandas": {"pandas", "numpy"},
     "confluent-kafka[schemaregistry]": {"authlib", "cachetools", "httpx2"},
     "pyiceberg": {"pyiceberg", "pydantic", "requests", "cachetools"},

@@ -64,7 +64,10 @@ def test_a_topic_of_others_stays_as_it_is() -> None:
         UpsertTopic(Brokers(servers), theirs, partitions=2, replication=1).check()
     table = UpsertTopic(Brokers(servers), ours, partitions=2, replication=1)
     table.check()
+    assert not table.exists(), "a run creates it"
+    table.create()
     table.check()
+    assert table.exists()
     produce(Brokers(servers), ours, "old", [(b"a", b"{}"), (b"b", b"{}")])
     produce(Brokers(servers), ours, "new", [(b"a", b"{}")])
     table.check()
