@@ -265,6 +265,7 @@ def say_by_every_way(heard: SyslogPipeline) -> list[SentMessage]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         for one in [*data[2::4], b"no priority by udp"]:
             datagrams.sendto(one, ("127.0.0.1", heard.port))
+    wait_for(heard.path.exists, "the local socket is not opened", seconds=60)  # it may open after the others
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as local:
         for one in data[3::4]:
             local.sendto(one, str(heard.path))
