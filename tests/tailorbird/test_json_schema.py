@@ -59,7 +59,15 @@ NOT_BY_STRUCTURE = {
     "unknown_table_in_query": "SQL",
     "unsupported_join": "SQL",
 }
-SECTIONS = ("name", "sources", "foreign_tables", "indexes", "dashboards", "checks", "webhooks")  # described outside of tables
+SECTIONS = (
+    "name",
+    "sources",
+    "foreign_tables",
+    "indexes",
+    "dashboards",
+    "checks",
+    "webhooks",
+)  # described outside of tables
 _STRUCTURE = re.compile(
     r": unknown key |key \w+ is missing, |nothing in it, |: an empty (list|text), |, expected (a text|a number from"
     r"|a whole number|a duration|an address|a list|a mapping)|: name '[^']*', expected a lower"
