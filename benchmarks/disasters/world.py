@@ -164,10 +164,11 @@ class World:
         """Start the servers that do not run, with empty folders where theirs were removed."""
         self.command("stack", "up")
 
-    def complete(self) -> None:
-        """Wait until the index shows everything that the databases have committed now."""
+    def complete(self, until: str = "index") -> None:
+        """Wait until the index, or the table, shows everything that the databases have committed now."""
         for source in self.topology.sources:
-            self.command("wait", str(TOPOLOGY), "--source", source, "--now", "--timeout", str(_TIMEOUT))
+            words = ("--source", source, "--now", "--until", until, "--timeout", str(_TIMEOUT))
+            self.command("wait", str(TOPOLOGY), *words)
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Compare log, table and index with the databases, and return what `verify --json` prints."""
