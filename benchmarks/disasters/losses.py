@@ -111,11 +111,11 @@ def _full(volume: str) -> Disaster:
 
 
 DISASTERS = (
+    *(_full(volume) for volume in VOLUMES),
     Disaster(name="checkpoints", lost="the join's checkpoints", lose=_lose_checkpoints, restore=_started),
     Disaster(name="solr", lost="Solr", lose=_lose_solr, restore=_reindexed),
     Disaster(name="kafka", lost="Kafka", lose=_lose_kafka, restore=_rebuilt),
     Disaster(name="hbase", lost="HBase with its ZooKeeper", lose=_lose_hbase, restore=_rebuilt_and_reindexed),
     Disaster(name="zookeeper", lost="ZooKeeper", lose=_lose_zookeeper, restore=_restarted_and_reindexed),
     Disaster(name="all", lost="everything but the databases", lose=_lose_all, restore=_applied_and_started),
-    *(_full(volume) for volume in VOLUMES),
 )

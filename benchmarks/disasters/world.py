@@ -144,9 +144,11 @@ class World:
         self.said(f"lost: {', '.join([*services, *folders])}")
         for service in services:
             self.stack.kill(service)
-        for folder in folders:
-            for one in (self.home / folder).iterdir():  # the folder itself may be a volume
-                shutil.rmtree(one) if one.is_dir() else one.unlink()
+        for folder in (self.home / name for name in folders):
+            if folder in self._volumes:  # full volumes come before losses
+                subprocess.run(["umount", "--lazy", folder], check=True)
+                self._volumes.remove(folder)
+            shutil.rmtree(folder)
 
     def fill_volume(self, name: str) -> None:
         """Write a file into a volume until it is full."""
