@@ -77,7 +77,7 @@ def _one(world: World, disaster: Disaster, rate: float) -> dict[str, Any]:
         seconds, made = time.monotonic() - began, changes() - before
     world.complete()
     verdicts = world.verdicts()
-    equal = bool(verdicts) and all(one["outcome"] == "equal" for one in verdicts)
+    equal = bool(verdicts) and all(one.get("outcome") == "equal" for one in verdicts)
     world.said(f"{seconds:.1f} s, {'equal' if equal else verdicts}")
     return {"name": disaster.name, "lost": disaster.lost, "seconds": round(seconds, 1), "changes": made, "equal": equal}
 

@@ -40,7 +40,7 @@ class Events:
     def verify(self) -> None:
         """Compare log, table and index with the databases while they change."""
         for one in self._world.verdicts():
-            if one["outcome"] == "different":
+            if one.get("outcome", "different") == "different":
                 self.different.append(str(one))
 
     def _kill_process(self) -> None:
