@@ -189,7 +189,7 @@ def test_another_process_commits_in_between(where: IcebergCatalog, monkeypatch: 
 
 @pytest.mark.matrix
 def test_two_versions_become_visible_at_the_same_time(where: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both find that readers have no table yet, and one creates it first: the other one sees that and goes on."""
+    """Two versions find that readers have no table yet. One creates it first; the other finds it and continues."""
     former, later = Driver(where, "wide", LAYOUT, "first"), Driver(where, "wide.v2", LAYOUT, "second")
     original, looks = IcebergTable._shown, list[int]()
 
