@@ -18,8 +18,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cdc.model.naming import change_topic, positions_topic
 from cdc.model.schema import TableId
+from tailorbird.devtools.demo.mysql_demo import MySqlShop
+from tailorbird.devtools.demo.shop import Shop
 from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import LOAD_LOGIN
+from tests.support.changing_topology import ChangingTopology, loaded_shop
 from tests.support.pg_servers import PgServer
 from tests.support.secured_kafka import SecuredKafka, secured_kafka
 from tests.support.waiting import wait_for
@@ -254,3 +257,17 @@ def capture_postgres(
     yield one
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def changing(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangingTopology:
+    """Return a topology that a test may change while it runs on the shared servers."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    return ChangingTopology(tmp_path)
+
+
+@pytest.fixture
+def shop(changing: ChangingTopology) -> Iterator[tuple[MySqlShop, Shop]]:
+    """Yield the databases of `changing`, loaded anew, and the generator of their traffic."""
+    with loaded_shop(changing.topology) as loaded:
+        yield loaded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,25 +11,12 @@ import pytest
 from tailorbird.cli.cli_demo_steps import background_traffic
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import Shop
-from tailorbird.devtools.stack.proc_stack import Stack
-from tests.support.changing_topology import ChangingTopology, loaded_shop, settled
+from tests.support.changing_topology import ChangingTopology, settled
 from tests.support.earlier_version import MODULE, check_out_earlier_version
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(2400)]
 RATE = 20.0
-
-
-@pytest.fixture
-def changing(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangingTopology:
-    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
-    return ChangingTopology(tmp_path)
-
-
-@pytest.fixture
-def shop(changing: ChangingTopology) -> Iterator[tuple[MySqlShop, Shop]]:
-    with loaded_shop(changing.topology) as loaded:
-        yield loaded
 
 
 def test_every_stage_continues_from_the_state_of_the_earlier_version(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -14,27 +13,14 @@ from tailorbird.cli.cli_demo_fleet import DemoFleet
 from tailorbird.cli.cli_demo_steps import background_traffic
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import Shop
-from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.operate.pipeline.proc_pipeline import Pipeline
-from tests.support.changing_topology import ChangingTopology, loaded_shop, settled
+from tests.support.changing_topology import ChangingTopology, settled
 from tests.support.earlier_version import VERSION_0_1, check_out_earlier_version
 from tests.support.versions_mixed import MixedPipeline
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(2400)]
 PRESENT: dict[str, str] = {}
-
-
-@pytest.fixture
-def changing(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangingTopology:
-    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
-    return ChangingTopology(tmp_path)
-
-
-@pytest.fixture
-def shop(changing: ChangingTopology) -> Iterator[tuple[MySqlShop, Shop]]:
-    with loaded_shop(changing.topology) as loaded:
-        yield loaded
 
 
 @pytest.mark.parametrize(("seed", "fleet"), [(1, False), (2, False), (3, True), (4, True)])

@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +14,10 @@ from indexer.peer.zk_registration import session
 from tailorbird.cli.cli_demo_steps import background_traffic
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import Shop
-from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.provision.hbase_admin import HBaseAdmin
 from tailorbird.provision.journal import load_entry
 from tailorbird.provision.zk_journal import StoredJournal
-from tests.support.changing_topology import TAILORBIRD, ChangingTopology, loaded_shop, settled
+from tests.support.changing_topology import TAILORBIRD, ChangingTopology, settled
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(2400)]
@@ -28,33 +25,21 @@ pytestmark = [pytest.mark.integration, pytest.mark.matrix, pytest.mark.timeout(2
 RATE = 20.0
 
 
-@pytest.fixture
-def evolving(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangingTopology:
-    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
-    return ChangingTopology(tmp_path)
-
-
-@pytest.fixture
-def shop(evolving: ChangingTopology) -> Iterator[tuple[MySqlShop, Shop]]:
-    with loaded_shop(evolving.topology) as loaded:
-        yield loaded
-
-
 def test_a_changed_select_is_built_swapped_in_and_rolled_back(
-    evolving: ChangingTopology, shop: tuple[MySqlShop, Shop]
+    changing: ChangingTopology, shop: tuple[MySqlShop, Shop]
 ) -> None:
     """Under traffic, the name that queries use shows all old rows until it shows the new ones. Both versions equal the
     sources before and after the swap. It is rolled back without a rebuild and swapped again, and the retired version is
     removed.
     """
     servers, generator = shop
-    with evolving.run():
-        wait_for(lambda: evolving.documents() > 900, "the first rows do not come", 400)
-        settled(evolving, servers)
-        reported = evolving.command("plan").stdout.splitlines()
+    with changing.run():
+        wait_for(lambda: changing.documents() > 900, "the first rows do not come", 400)
+        settled(changing, servers)
+        reported = changing.command("plan").stdout.splitlines()
         assert [line for line in reported[:-1] if not line.startswith("keep")] == [], "the file is what runs"
-        evolving.edit("o.note, o.created_at", "upper(o.note) AS note, o.quantity * 2 AS doubled, o.created_at")
-        said = evolving.command("plan", "--json").stdout
+        changing.edit("o.note, o.created_at", "upper(o.note) AS note, o.quantity * 2 AS doubled, o.created_at")
+        said = changing.command("plan", "--json").stdout
         assert '"action": "build", "kind": "join", "name": "orders_wide.v2"' in said, said
         assert '"action": "rebuild"' not in said
 
@@ -62,12 +47,12 @@ def test_a_changed_select_is_built_swapped_in_and_rolled_back(
 
         def look() -> None:
             while not stop.wait(0.05):
-                seen.append((evolving.documents(), evolving.documents("_kind:row AND doubled:[* TO *]")))
+                seen.append((changing.documents(), changing.documents("_kind:row AND doubled:[* TO *]")))
 
         looking = threading.Thread(target=look)
         with background_traffic(generator, servers, rate=RATE):
             looking.start()
-            applied = evolving.command("apply")
+            applied = changing.command("apply")
             time_of_move = len(seen)
             wait_for(lambda: len(seen) > time_of_move + 20, "nobody looks", 30)
             stop.set()
@@ -80,69 +65,69 @@ def test_a_changed_select_is_built_swapped_in_and_rolled_back(
         assert seen[-1][1] > 900
         assert all(new == 0 or new > 900 for _, new in seen), "a query sees the one or the other"
 
-        settled(evolving, servers)
+        settled(changing, servers)
         both = {
             (stage, name): "equal"
             for stage in ("table", "index")
             for name in ("orders_wide", "orders_wide.v2", "revenue")
         }
-        assert evolving.outcomes() == both
+        assert changing.outcomes() == both
 
         with background_traffic(generator, servers, rate=RATE):
-            assert evolving.command("apply", "--rollback").returncode == 0
-        assert evolving.documents("_kind:row AND doubled:[* TO *]") == 0
-        settled(evolving, servers)
-        assert evolving.outcomes() == both
-        assert evolving.documents() > 900
+            assert changing.command("apply", "--rollback").returncode == 0
+        assert changing.documents("_kind:row AND doubled:[* TO *]") == 0
+        settled(changing, servers)
+        assert changing.outcomes() == both
+        assert changing.documents() > 900
 
-        again = evolving.command("apply")
+        again = changing.command("apply")
         assert again.returncode == 0, again.stderr
-        assert evolving.documents("_kind:row AND doubled:[* TO *]") > 900
-        retired = evolving.command("apply", "--retire")
+        assert changing.documents("_kind:row AND doubled:[* TO *]") > 900
+        retired = changing.command("apply", "--retire")
         assert retired.returncode == 0, retired.stderr
-        refused = evolving.command("apply", "--rollback")
+        refused = changing.command("apply", "--rollback")
         assert (refused.returncode, "nothing to roll back to" in refused.stderr) == (2, True)
-        settled(evolving, servers)
-        assert set(evolving.outcomes()) == {key for key in both if key[1] != "orders_wide"}
-        assert set(evolving.outcomes().values()) == {"equal"}
-    hbase = evolving.topology.hbase
+        settled(changing, servers)
+        assert set(changing.outcomes()) == {key for key in both if key[1] != "orders_wide"}
+        assert set(changing.outcomes().values()) == {"equal"}
+    hbase = changing.topology.hbase
     with HBaseAdmin(zookeeper=hbase.zookeeper, thrift=hbase.thrift) as admin:
-        assert f"{evolving.name}:orders_wide" not in admin.tables(evolving.name)
-        assert [one for one in admin.peers() if one.startswith(f"{evolving.name}_orders")] == [
-            f"{evolving.name}_orders.v2_1"
+        assert f"{changing.name}:orders_wide" not in admin.tables(changing.name)
+        assert [one for one in admin.peers() if one.startswith(f"{changing.name}_orders")] == [
+            f"{changing.name}_orders.v2_1"
         ]
 
 
 def test_an_apply_killed_at_every_step_is_finished_by_the_next(
-    evolving: ChangingTopology, shop: tuple[MySqlShop, Shop]
+    changing: ChangingTopology, shop: tuple[MySqlShop, Shop]
 ) -> None:
     """Kill -9 of one apply after the other, each at the next step, under traffic: the last one ends like an undisturbed
     one. While one runs, another is refused.
     """
     servers, generator = shop
-    with evolving.run():
-        wait_for(lambda: evolving.documents() > 900, "the first rows do not come", 400)
-        evolving.edit("o.note, o.created_at", "upper(o.note) AS note, o.quantity * 2 AS doubled, o.created_at")
+    with changing.run():
+        wait_for(lambda: changing.documents() > 900, "the first rows do not come", 400)
+        changing.edit("o.note, o.created_at", "upper(o.note) AS note, o.quantity * 2 AS doubled, o.created_at")
         killed = []
-        with background_traffic(generator, servers, rate=RATE), session(evolving.topology.hbase.zookeeper) as client:
-            journal = StoredJournal(client, evolving.name)
+        with background_traffic(generator, servers, rate=RATE), session(changing.topology.hbase.zookeeper) as client:
+            journal = StoredJournal(client, changing.name)
             for step in ("note versions", "table ", "peer ", "wait for", "verify", "move"):
-                command = [TAILORBIRD, "apply", str(evolving.file)]
-                with subprocess.Popen(command, env={**os.environ, **evolving.environ}) as process:
+                command = [TAILORBIRD, "apply", str(changing.file)]
+                with subprocess.Popen(command, env={**os.environ, **changing.environ}) as process:
                     while process.poll() is None:
                         found = journal.read()
                         entry = load_entry(found[0]) if found else None
                         if entry and entry.who.pid == process.pid and entry.doing.startswith(step):
                             if step == "wait for":
-                                refused = evolving.command("apply")
+                                refused = changing.command("apply")
                                 assert (refused.returncode, "another apply is running" in refused.stderr) == (2, True)
                             process.kill()
                             killed.append(step)
                             break
-            last = evolving.command("apply")
+            last = changing.command("apply")
         assert last.returncode == 0, last.stderr
         assert len(killed) >= 4, killed
-        assert evolving.documents("_kind:row AND doubled:[* TO *]") > 900
-        settled(evolving, servers)
+        assert changing.documents("_kind:row AND doubled:[* TO *]") > 900
+        settled(changing, servers)
         names = ("orders_wide", "orders_wide.v2", "revenue")
-        assert evolving.outcomes() == {(stage, name): "equal" for stage in ("table", "index") for name in names}
+        assert changing.outcomes() == {(stage, name): "equal" for stage in ("table", "index") for name in names}
