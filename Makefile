@@ -10,7 +10,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard bench-disasters soak clean constraints pictures proto check-proto helm check-chart agent-file images check-images matrix chaos fuzz fuzz-database fuzz-ports audit sbom
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard bench-disasters soak clean constraints pictures proto check-proto helm check-chart agent-file images check-images matrix chaos fuzz fuzz-database fuzz-ports audit sbom release support-matrix
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -103,6 +103,13 @@ unit: $(BIN)/tailorbird ## run the tests that need no server, without most of th
 
 matrix: setup ## run the tests on every supported server: MySQL 5.7, 8.0, 9.x, MariaDB 10.11, 11.4 (long)
 	$(BIN)/python -m pytest -m "matrix and not chaos" $(ARGS)
+
+# the tests that run on several versions of a database server
+ON_SERVERS := tests/databases tests/ingest/binlog tests/ingest/postgres tests/ingest/ddl tests/hostile
+support-matrix: setup ## run these tests on every server version, and count them in docs/results/support.md (long)
+	@mkdir -p build
+	-$(BIN)/python -m pytest -m "not chaos" --junitxml build/support.xml $(ON_SERVERS) $(ARGS)
+	$(BIN)/python -m tests.support_matrix build/support.xml > docs/results/support.md
 
 chaos: setup ## run the pipeline while every process is killed again and again (an hour)
 	$(BIN)/python -m pytest -m chaos $(ARGS)
@@ -204,6 +211,10 @@ constraints: $(TOOLS)/ready ## update locks/ to the newest versions: make constr
 
 audit: $(TOOLS)/ready ## compare the locked versions with known vulnerabilities; it needs the network
 	$(TOOLS)/bin/python -m tests.audit $(ARGS)
+
+# needs root, buildah and mmdebstrap, or Docker; and Go, for Helm
+release: setup images agent-file helm ## build wheel, sources, images, chart, agent and SBOM of this version into build/release
+	$(BIN)/python -m tests.release $(HELM) build/tailorbird build/release $(ARGS)
 
 sbom: setup ## list all packages, jars and servers with their hashes in build/sbom.json (CycloneDX)
 	@mkdir -p build; $(BIN)/python -m tailorbird.devtools.stack.file_sbom locks/*.txt > build/sbom.json; echo build/sbom.json

@@ -4,7 +4,8 @@
     make soak ARGS="--minutes 10"
 
 Starts servers of its own, in a temporary folder. The databases keep the same number of rows. Every few seconds, the
-memory, file handles and threads of the processes are sampled, and the disk and the topics of the servers. Writes
+memory, file handles and threads of the processes are sampled, and the disk and the topics of the servers. Kafka and
+HBase do within minutes what they do within hours by default (benchmarks/soak/servers.py). Writes
 docs/results/soak.svg and soak.md (`--output`). The exit code is 1 if a verification found a difference, or if one of
 the quantities grew by more than 10 % from the middle to the last third of the run.
 """
@@ -28,6 +29,7 @@ from benchmarks.index.chart import charts, growth
 from benchmarks.page import bullets, page, write_page
 from benchmarks.soak.events import Events
 from benchmarks.soak.samples import Samples, children, command_of, disk, held_by, topics
+from benchmarks.soak.servers import HBASE_MINUTES, hurried_topology, hurry
 from cdc.model.errors import TailorbirdError
 
 _STAGES = {"ingest": "captures", "joins": "join", "indexer": "indexer"}
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("docs/results"), help="folder for the results")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="tb-"))
-    world = World(folder, options.port_offset, _said, volumes=False)
+    world = World(folder, options.port_offset, _said, topology=hurried_topology(folder), hbase_minutes=HBASE_MINUTES)
     try:
         return _soak(world, options)
     except TailorbirdError as error:
@@ -66,6 +68,7 @@ def _said(line: str) -> None:
 
 
 def _soak(world: World, options: argparse.Namespace) -> int:
+    hurry(world.stack.addresses()["kafka"])
     world.limit_rows(options.orders)
     world.fill(options.orders)
     world.command("apply", str(world.file))

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -41,12 +42,25 @@ _FILLER = "filler"
 class World:
     """The servers and databases of one run of the benchmark, below `folder`, and the process `tailorbird run`.
 
-    `said` receives a line for each step. `volumes`: some folders are volumes in memory, which needs root."""
+    `said` receives a line for each step. `volumes`: some folders are volumes in memory, which needs root. `topology`
+    has the sources, the table and the index of `topologies/shop.yml`. `hbase_minutes`: see StackSettings."""
 
-    def __init__(self, folder: Path, port_offset: int, said: Callable[[str], None], *, volumes: bool) -> None:
-        settings = StackSettings.from_environ({}, Path.cwd(), home=folder / "home", port_offset=port_offset)
+    def __init__(
+        self,
+        folder: Path,
+        port_offset: int,
+        said: Callable[[str], None],
+        *,
+        volumes: bool = False,
+        topology: Path = TOPOLOGY,
+        hbase_minutes: int = 60,
+    ) -> None:
+        settings = replace(
+            StackSettings.from_environ({}, Path.cwd(), home=folder / "home", port_offset=port_offset),
+            hbase_minutes=hbase_minutes,
+        )
         os.environ.update(settings.environ())
-        self.home, self.said, self.file = settings.home, said, TOPOLOGY
+        self.home, self.said, self.file = settings.home, said, topology
         self._volumes = [self.home / name for name in VOLUMES] if volumes else []
         mark_home(self.home)
         for volume in self._volumes:
@@ -55,7 +69,7 @@ class World:
         self.stack = Stack(settings)
         self.stack.fetch()
         self.stack.up()
-        self.topology = load_topology(str(TOPOLOGY))
+        self.topology = load_topology(str(self.file))
         self._shop = MySqlShop(self.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
         self._generator = Shop(random=Random(7))
         self._run: subprocess.Popen[bytes] | None = None
@@ -86,7 +100,7 @@ class World:
     def command(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
         """Run a command of `tailorbird` on the topology and return its output. Raises Fatal for another exit code."""
         full = [sys.executable, "-m", "tailorbird", *words]
-        self.said("$ tailorbird " + " ".join(words).replace(str(TOPOLOGY), "topologies/shop.yml"))
+        self.said("$ tailorbird " + " ".join(words).replace(str(self.file), self.file.name))
         done = subprocess.run(full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT)
         if done.returncode not in codes:
             raise Fatal(
@@ -96,8 +110,8 @@ class World:
 
     def run(self, *options: str) -> None:
         """Start `tailorbird run` with these options, in the background."""
-        words = ["run", str(TOPOLOGY), *options]
-        self.said("$ tailorbird run topologies/shop.yml " + " ".join(options))
+        words = ["run", str(self.file), *options]
+        self.said(f"$ tailorbird run {self.file.name} " + " ".join(options))
         with self._log.open("ab") as log:
             self._run = subprocess.Popen(
                 [sys.executable, "-m", "tailorbird", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -170,11 +184,11 @@ class World:
         """Wait until the index, or the table, shows everything that the databases have committed now."""
         for source in self.topology.sources:
             words = ("--source", source, "--now", "--until", until, "--timeout", str(_TIMEOUT))
-            self.command("wait", str(TOPOLOGY), *words)
+            self.command("wait", str(self.file), *words)
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Compare log, table and index with the databases, and return what `verify --json` prints."""
-        text = self.command("verify", str(TOPOLOGY), "--json", codes=(0, 1, 3))
+        text = self.command("verify", str(self.file), "--json", codes=(0, 1, 3))
         return [json.loads(line) for line in text.splitlines()]
 
     def log_tail(self) -> str:

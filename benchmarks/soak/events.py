@@ -52,7 +52,7 @@ class Events:
         server = self._random.choice(_SERVERS)
         self._world.said(f"  {server}")
         self._world.stack.kill(server)
-        self._world.up()
+        self._world.stack.up()
 
     def _alter(self) -> None:
         self._added += 1

@@ -99,6 +99,14 @@ def test_an_argument_cannot_add_lines_to_a_unit(tmp_path: Path, name: str, gatew
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("words", [["instal"], ["instal", "--gateway", "gw:7443"]])
+def test_a_mistyped_command_is_not_taken_for_run(words: list[str]) -> None:
+    """`tailorbird agent` alone runs the agent, but only with options."""
+    done = RUN.invoke(app, ["agent", *words])
+    assert done.exit_code == 2
+    assert "'install'" in done.output
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)")
 def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     """No unknown or misspelled setting, and an exposure of at most 2.5 of 10."""

@@ -217,6 +217,7 @@ def _hbase_files(settings: StackSettings, name: ServiceName, templates: Mapping[
         host="localhost" if settings.bind == "127.0.0.1" else settings.bind,
         data=data,
         root_uri=(data / "root").as_uri(),
+        roll_ms=settings.hbase_minutes * 60_000,
         zookeeper_port=ports["zookeeper"],
         master_port=ports["hbase_master"],
         region_port=ports["hbase_region"],

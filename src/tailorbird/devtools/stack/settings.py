@@ -88,13 +88,15 @@ class StackSettings:
     """One local stack: `home` has its data, logs and configuration, `cache` the downloads.
 
     Stacks with different homes and ports can run at the same time and share a cache. `bind` is the address that
-    servers listen on. `kafka_heap` is the broker's heap in MiB; it needs about 1 MiB for 25 partitions."""
+    servers listen on. `kafka_heap` is the broker's heap in MiB; it needs about 1 MiB for 25 partitions.
+    At least every `hbase_minutes`, HBase writes the rows that it has in memory to files, and begins a new log."""
 
     home: Path
     cache: Path
     ports: Ports = field(default_factory=Ports)
     bind: str = "127.0.0.1"
     kafka_heap: int = 192
+    hbase_minutes: int = 60
 
     def __post_init__(self) -> None:
         for folder in (self.home, self.cache):
