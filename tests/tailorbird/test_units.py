@@ -99,7 +99,7 @@ def test_an_argument_cannot_add_lines_to_a_unit(tmp_path: Path, name: str, gatew
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["instal"], ["instal", "--gateway", "gw:7443"]])
+@pytest.mark.parametrize("words", [["instalx"], ["instalx", "--gateway", "gw:7443"]])
 def test_a_mistyped_command_is_not_taken_for_run(words: list[str]) -> None:
     """`tailorbird agent` alone runs the agent, but only with options."""
     done = RUN.invoke(app, ["agent", *words])
