@@ -107,7 +107,8 @@ def _full(volume: str) -> Disaster:
         world.stop()
         world.run()  # also the processes that stay down
 
-    return Disaster(name=f"full {volume}", lost=f"space on the volume of {volume}", lose=lose, restore=restore)
+    name = "home" if volume == "." else volume
+    return Disaster(name=f"full {name}", lost=f"space on the volume of {name}", lose=lose, restore=restore)
 
 
 DISASTERS = (

@@ -31,9 +31,10 @@ from tailorbird.devtools.stack.proc_stack import Stack
 from tailorbird.devtools.stack.settings import LOAD_LOGIN, ServiceName, StackSettings
 
 TOPOLOGY = Path(__file__).parents[2] / "topologies" / "shop.yml"
-# folders of the stack's home on volumes of their own, if the machine allows it, so that one of them can be full
-VOLUMES = ("data/kafka", "data/hbase", "data/solr", "checkpoints")
-_VOLUME_MIB = 3_000
+# folders of the stack's home on volumes of their own, if the machine allows it, so that one of them can be full; "."
+# is the home itself, with the logs and the files of all processes
+VOLUMES = (".", "data/kafka", "data/hbase", "data/hbase/zookeeper", "data/solr", "checkpoints", "data/mysql-shop")
+_VOLUME_MIB = 1_500
 TABLE, INDEX = "orders_wide", "orders"
 _TIMEOUT = 3600.0
 _FILLER = "filler"
@@ -61,40 +62,73 @@ class World:
         )
         os.environ.update(settings.environ())
         self.home, self.said, self.file = settings.home, said, topology
-        self._volumes = [self.home / name for name in VOLUMES] if volumes else []
-        mark_home(self.home)
-        for volume in self._volumes:
-            volume.mkdir(parents=True)
-            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_VOLUME_MIB}m", "tmpfs", volume], check=True)
+        self._volumes: list[Path] = []
+        self._run: subprocess.Popen[bytes] | None = None
+        self._shop: MySqlShop | None = None
+        self._log = folder / "run.log"
+        self._generator = Shop(random=Random(7))
         self.stack = Stack(settings)
+        self.topology = load_topology(str(self.file))
+        try:
+            self._begin(volumes)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, volumes: bool) -> None:
+        mark_home(self.home)
         self.stack.fetch()
         self.stack.up()
-        self.topology = load_topology(str(self.file))
+        if volumes:  # servers create their folders themselves, so these move to the volumes afterwards
+            self.stack.down()
+            for name in VOLUMES:
+                self._mount(self.home / name)
+            self.stack.up()
         self._shop = MySqlShop(self.topology.sources, user=LOAD_LOGIN.user, password=LOAD_LOGIN.password)
-        self._generator = Shop(random=Random(7))
-        self._run: subprocess.Popen[bytes] | None = None
-        self._log = folder / "run.log"
+
+    @property
+    def shop(self) -> MySqlShop:
+        """Return the connections to the databases."""
+        assert self._shop is not None, "its servers do not run"
+        return self._shop
 
     def close(self) -> None:
         """End the pipeline and the servers, and remove their data."""
         self.crash()
-        self._shop.close()
+        if self._shop is not None:
+            self._shop.close()
         self.stack.down()
-        for volume in self._volumes:
-            subprocess.run(["umount", "--lazy", volume], check=True)
+        self._unmount(self.home)
         self.stack.down(purge=True)
+
+    def _mount(self, folder: Path) -> None:
+        """Move a folder to a volume of its own."""
+        aside = folder.with_name(f"{folder.name}.aside")
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.rename(aside)
+        folder.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_VOLUME_MIB}m", "tmpfs", folder], check=True)
+        self._volumes.append(folder)
+        shutil.copytree(aside, folder, dirs_exist_ok=True)
+        shutil.rmtree(aside)
+
+    def _unmount(self, folder: Path) -> None:
+        """Unmount the volumes in a folder, inner ones first."""
+        for volume in [one for one in reversed(self._volumes) if one.is_relative_to(folder)]:
+            subprocess.run(["umount", "--lazy", volume], check=True)
+            self._volumes.remove(volume)
 
     def fill(self, orders: int) -> None:
         """Load the databases with that many orders, a tenth as many customers, and a twentieth as many products."""
-        self._shop.prepare()
+        self.shop.prepare()
         sizes = {"orders": orders, "customers": max(10, orders // 10), "products": max(10, orders // 20)}
         batches = self._generator.catalogue(**sizes, now_ms=int(time.time() * 1000))
-        self._shop.load(batches, lambda _: None)
+        self.shop.load(batches, lambda _: None)
 
     @contextmanager
     def traffic(self, rate: float) -> Iterator[Callable[[], int]]:
         """Context manager: change rows of both databases. It yields a function that returns how many were changed."""
-        with background_traffic(self._generator, self._shop, rate=rate) as changes:
+        with background_traffic(self._generator, self.shop, rate=rate) as changes:
             yield changes
 
     def command(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
@@ -159,9 +193,7 @@ class World:
         for service in services:
             self.stack.kill(service)
         for folder in (self.home / name for name in folders):
-            if folder in self._volumes:  # full volumes come before losses
-                subprocess.run(["umount", "--lazy", folder], check=True)
-                self._volumes.remove(folder)
+            self._unmount(folder)  # full volumes come before losses
             shutil.rmtree(folder)
 
     def fill_volume(self, name: str) -> None:

@@ -7,7 +7,8 @@ import sys
 
 from cdc.model.errors import TailorbirdError
 from cdc.model.extras import extras_named
-from cdc.process.file_topology import load_topology
+from cdc.process.file_private import full_disk_named
+from cdc.process.file_topology import home, load_topology
 from cdc.process.proc_log_lines import log_lines
 
 
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:
-        with extras_named("indexer"):
+        with full_disk_named(home()), extras_named("indexer"):
             from indexer.run_indexer import run_index
 
             run_index(load_topology(options.topology, "indexer"), options.index, metrics_port=options.metrics_port)

@@ -7,6 +7,8 @@ import gc
 import sys
 
 from cdc.model.errors import TailorbirdError
+from cdc.process.file_private import full_disk_named
+from cdc.process.file_topology import home
 from ingest.run_capture import run
 
 # Objects until a collection of garbage, and collections until one of older objects. With Python's own numbers, a start
@@ -29,13 +31,14 @@ def main() -> None:
     arguments = parser.parse_args()
     gc.set_threshold(*_COLLECT)
     try:
-        run(
-            arguments.topology,
-            arguments.source,
-            metrics_port=arguments.metrics_port,
-            gateways=arguments.gateway,
-            identity=arguments.identity,
-        )
+        with full_disk_named(home()):
+            run(
+                arguments.topology,
+                arguments.source,
+                metrics_port=arguments.metrics_port,
+                gateways=arguments.gateway,
+                identity=arguments.identity,
+            )
     except TailorbirdError as error:
         print(f"tailorbird capture: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

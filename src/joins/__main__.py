@@ -12,6 +12,8 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 
 from cdc.model.errors import TailorbirdError  # noqa: E402  # as above
 from cdc.model.extras import extras_named  # noqa: E402  # as above
+from cdc.process.file_private import full_disk_named  # noqa: E402  # as above
+from cdc.process.file_topology import home  # noqa: E402  # as above
 from cdc.process.proc_log_lines import log_lines  # noqa: E402  # after the path is right
 
 
@@ -35,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log_lines("logfmt")
     try:
-        with extras_named("joins"):
+        with full_disk_named(home()), extras_named("joins"):
             from joins.run_join import run
 
             run(options.topology, options.table, rebuild=options.rebuild, ports=options.metrics_port)

@@ -7,6 +7,8 @@ import sys
 
 from cdc.model.errors import TailorbirdError
 from cdc.model.extras import extras_named
+from cdc.process.file_private import full_disk_named
+from cdc.process.file_topology import home
 from tailorbird.operate.status.selection import cut
 
 _INTERRUPTED = 130  # as in a shell
@@ -20,7 +22,7 @@ def main() -> None:
         # imported here, so that Ctrl-C also works while the commands are loaded
         from tailorbird.cli.app import app
 
-        with extras_named("console"):
+        with full_disk_named(home()), extras_named("console"):
             app(standalone_mode=True)
     except TailorbirdError as error:
         print(f"tailorbird: {cut(str(error))}", file=sys.stderr)

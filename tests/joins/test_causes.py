@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from joins.engine.causes import cause_of, remedy_for
+from joins.engine.causes import cause_of, is_full_disk, remedy_for
 
 FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
 SINK = """An exception was raised by the Python Proxy. \
@@ -47,12 +47,12 @@ cdc.model.errors.Fatal: HBase refused put; look into its log
 @pytest.mark.parametrize(
     ("text", "cause", "remedy"),
     [
-        (FAILED + SINK, "OSError: [Errno 28] No space left on device: '/srv/tailor", "make room"),
+        (FAILED + SINK, "OSError: [Errno 28] No space left on device: '/srv/tailor", ""),
         (FAILED + TASK, "ModuleNotFoundError: No module named 'happybase'", "docs/cluster.md"),
         (
             JAVA,
             "RocksDBException: While open a file for appending: /x/000012.sst: No space left on device",
-            "make room",
+            "",
         ),
         (FAILED + LOST, "Partition shop.shop.orders-0", "snapshot"),
         (FAILED + "Destination is no directory: /x SQLSTATE: XXKST", "Destination is no directory: /x", ""),
@@ -70,6 +70,7 @@ def test_the_innermost_cause_is_reported(text: str, cause: str, remedy: str) -> 
     assert "Traceback" not in cause_of(error)
     assert remedy in remedy_for(error)
     assert bool(remedy) == bool(remedy_for(error))
+    assert is_full_disk(error) == ("No space" in cause)
 
 
 def test_the_remedy_for_lost_data_comes_in_its_order() -> None:

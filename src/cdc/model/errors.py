@@ -3,7 +3,7 @@
     TailorbirdError
      ├─ TopologyError   the topology's YAML is wrong: file, line, path, what, expected what (exit 2)
      ├─ UsageError      the command line or the environment is wrong: what and the remedy (exit 2)
-     ├─ Retriable       a server is unavailable or busy: retry after `retry_after` seconds
+     ├─ Retriable       a server is unavailable or busy, or a disk is full: retry after `retry_after` seconds
      ├─ Skippable       this row or event cannot be handled: quarantine it with its bytes, continue
      └─ Fatal           continuing would lose or corrupt data: stop and report why (exit 1)
 
@@ -53,6 +53,14 @@ class Retriable(TailorbirdError):
     def __init__(self, message: str, hint: str = "", *, retry_after: float = 1.0) -> None:
         super().__init__(message, hint)
         self.retry_after = retry_after
+
+
+class DiskFull(Retriable):
+    """No space is left for a file or folder. What was acknowledged before is stored, and nothing else is."""
+
+    def __init__(self, path: object) -> None:
+        hint = "free some space there; the next start resumes where this one ended"
+        super().__init__(f"No space left on the volume of {path}", hint, retry_after=5.0)
 
 
 class TableChanged(Retriable):

@@ -1,11 +1,17 @@
-"""Folders and files with data, which only their owner may read."""
+"""Folders and files with data, which only their owner may read. A full disk is an expected error."""
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from cdc.model.errors import DiskFull
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 FOLDER, FILE = 0o700, 0o600
 
 
@@ -21,3 +27,15 @@ def create_private(file: Path) -> TextIO:
     stream = os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, FILE), "w", encoding="utf-8")
     os.fchmod(stream.fileno(), FILE)
     return stream
+
+
+@contextmanager
+def full_disk_named(folder: Path) -> Iterator[None]:
+    """Context manager: turn the error of a full disk into DiskFull. It names the file, or else `folder`: where this
+    process writes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise DiskFull(error.filename or folder) from error

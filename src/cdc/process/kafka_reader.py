@@ -1,4 +1,4 @@
-"""Read committed records of Kafka from given offsets on, without a consumer group.
+"""Read committed records of Kafka from given offsets on, without a consumer group, and the ids of topics.
 
 Readers that follow topics for as long as a process runs (signals of captures, the ledger, mirrored topics), and those
 that must not wait for an end that a recreated topic does not have (joins), have loops of their own.
@@ -7,11 +7,20 @@ that must not wait for an end that a recreated topic does not have (joins), have
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable
@@ -21,6 +30,28 @@ _BATCH = 5_000
 _LOOK = 0.1  # seconds
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _RUNNING = "is Kafka running? `tailorbird stack status`"
+
+
+def topic_ids(brokers: Brokers, topics: Collection[str], *, timeout: float = 20.0) -> dict[str, str]:
+    """Return the ids of those topics that exist. A topic that was deleted and created again has another id, so stored
+    offsets of the former one mean nothing in it.
+
+    Raises Retriable while Kafka is unavailable."""
+    found: dict[str, str] = {}
+    if not topics:
+        return found
+    try:
+        admin = AdminClient({**brokers.librdkafka(), "log_level": 0})
+        answers = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=timeout)
+        for topic, answer in answers.items():
+            try:
+                found[topic] = str(answer.result(timeout).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() not in _UNKNOWN:
+                    raise
+    except KafkaException as error:
+        raise Retriable(f"Kafka at {brokers}: ids of topics: {error.args[0].str()}", _RUNNING) from error
+    return found
 
 
 class KafkaReader(AbstractContextManager["KafkaReader"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -13,6 +13,7 @@ from cdc.model.naming import change_topic, positions_topic, schemas_topic
 from cdc.model.schema import TableId, TableSchema, schema_from_json
 from cdc.process.kafka_foreign import own_record
 from cdc.process.kafka_positions import WholePositions
+from cdc.process.kafka_reader import topic_ids
 from cdc.topology.topology import Topology
 from ingest.ledger.common_topics import CommonTopics
 from ingest.ledger.fold import LogRecord
@@ -54,6 +55,7 @@ class KafkaLedger:
         self._at_end: dict[Partition, bool] = {}
         self._ended = False
         self._newest: dict[TableId, TableSchema] = {}
+        self._ids = set[str]()  # topics whose id the ledger knows
         self._absent = set[str]()  # tables whose topic does not exist yet, because they have no record
         self._common = CommonTopics(topology.routing, topology_ledger)
         self._consumer = Consumer(
@@ -75,6 +77,7 @@ class KafkaLedger:
                 self._poll(_SHORT, 0)
                 if time.monotonic() > deadline:
                     raise Retriable("Kafka does not return the schemas", _RUNNING)
+            self._identify({self._topology.routing.topic_of(table) for table in self._newest})
             for schema in self._newest.values():
                 self._resume_table(schema)
             self._rewind(self._common.starts())
@@ -190,6 +193,13 @@ class KafkaLedger:
         self._assign((*one, offset or OFFSET_BEGINNING) for one, offset in starts.items())
         return reading
 
+    def _identify(self, topics: Collection[str]) -> None:
+        """Ask Kafka for the ids of topics that are not known yet. A topic without records may not exist."""
+        found = topic_ids(self._topology.log.brokers, [one for one in topics if one not in self._ids], timeout=_ASK)
+        for topic, topic_id in found.items():
+            self._ids.add(topic)
+            self._topology_ledger.identify(topic, topic_id)
+
     def _start_common(self, name: str, topic: str) -> None:
         """Open the stores of a table that shares a topic. Their partitions are read from `CommonTopics.starts` on."""
         partitions = self._consumer.list_topics(topic, timeout=_ASK).topics[topic].partitions
@@ -203,6 +213,7 @@ class KafkaLedger:
 
     def _start(self, topic: str) -> None:
         """Start to read a table's topic. If it does not exist yet, a position that names a record of it tries again."""
+        self._identify([self._topology.routing.topic(topic)])
         if (common := self._topology.routing.topic(topic)) != topic:
             self._start_common(topic, common)
             return

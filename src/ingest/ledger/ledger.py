@@ -68,21 +68,23 @@ class SourceReach:
 @dataclass(slots=True)
 class PartitionLedger:
     """The ledger of one table, with one store per partition of its topic. `name` is its `naming.change_topic`, `topic`
-    the topic in Kafka, which may contain other tables, too (`naming.Routing`)."""
+    the topic in Kafka, which may contain other tables, too (`naming.Routing`), and `topic_id` the id of that topic."""
 
     schema: TableSchema
     name: str
     topic: str
     covered: CoveredColumns
     grid: Grid
+    topic_id: str = ""
     stores: dict[int, PartitionStore] = field(default_factory=dict)
     folds: dict[int, Fold] = field(default_factory=dict)
 
     @property
     def shape(self) -> str:
-        """Return what the stores depend on: what the digests cover, and the topic if it contains other tables. Offsets
-        in another topic mean nothing."""
-        return self.covered.shape if self.topic == self.name else f"{self.covered.shape} in {self.topic}"
+        """Return what the stores depend on: what the digests cover, the topic if it contains other tables, and its id.
+        Offsets in another topic mean nothing, even if it has the same name."""
+        where = "" if self.topic == self.name else f" in {self.topic}"
+        return _shape(f"{self.covered.shape}{where}", self.topic_id)
 
     def as_of(self, first: int, last: int, low: Position, high: Position) -> tuple[Leaves, frozenset[int]]:
         """Return the leaves `first` to `last` as of position `low`, and the leaves that changed between `low` and
@@ -166,8 +168,18 @@ class TopologyLedger:
         self.tables: dict[TableId, PartitionLedger] = {}
         self.without: dict[TableId, str] = {}  # tables without a digest, with the reason
         self._topics: dict[str, PartitionLedger] = {}
+        self._ids: dict[str, str] = {}
         self._waiting: dict[str, list[SourceReach]] = {}
         self.reached: dict[str, SourceReach] = {}
+
+    def identify(self, topic: str, topic_id: str) -> None:
+        """Set the id of a topic in Kafka, before its partitions are assigned.
+
+        Stores of a topic that had another id are emptied when they are opened. After a loss of Kafka, a new topic of
+        the same name may have more records than the former one."""
+        self._ids[topic] = topic_id
+        for one in self._sharing.get(topic, {}).values():
+            one.topic_id = topic_id
 
     def knows(self, name: str) -> bool:
         """Return whether there is a ledger of a table, given by its `naming.change_topic`."""
@@ -185,7 +197,14 @@ class TopologyLedger:
             return []
         self.without.pop(schema.table_id, None)
         known = self.tables.get(schema.table_id)
-        partition_ledger = PartitionLedger(schema=schema, name=name, topic=topic, covered=what, grid=grid_of(schema))
+        partition_ledger = PartitionLedger(
+            schema=schema,
+            name=name,
+            topic=topic,
+            covered=what,
+            grid=grid_of(schema),
+            topic_id=self._ids.get(topic, ""),
+        )
         self.tables[schema.table_id] = self._topics[name] = partition_ledger
         self._sharing.setdefault(topic, {})[name] = partition_ledger
         if known is None:
@@ -220,7 +239,7 @@ class TopologyLedger:
     def rewound(self, topic: str, partition: int, offset: int) -> None:
         """Note that a partition of several tables is read again from an offset, because one of them needs it."""
         mark = self._mark(topic, partition)
-        mark.begin_again("offset")
+        mark.begin_again(self._mark_shape(topic))
         mark.seen(offset)
 
     def _catch_up(self, topic: str, partition: int, offset: int) -> None:
@@ -232,8 +251,11 @@ class TopologyLedger:
 
     def _mark(self, topic: str, partition: int) -> PartitionStore:
         if (topic, partition) not in self._marks:
-            self._marks[topic, partition] = self._open(topic, partition, "offset")
+            self._marks[topic, partition] = self._open(topic, partition, self._mark_shape(topic))
         return self._marks[topic, partition]
+
+    def _mark_shape(self, topic: str) -> str:
+        return _shape("offset", self._ids.get(topic, ""))
 
     def lost(self, name: str, partition: int) -> None:
         """Reset a partition whose topic was recreated, so that it is read from the beginning."""
@@ -290,6 +312,10 @@ class TopologyLedger:
     def _keep(partition_ledger: PartitionLedger, partition: int, store: PartitionStore) -> None:
         partition_ledger.stores[partition] = store
         partition_ledger.folds[partition] = Fold(store, partition_ledger.covered, partition_ledger.grid, tag_of)
+
+
+def _shape(covered: str, topic_id: str) -> str:
+    return f"{covered} of {topic_id}" if topic_id else covered
 
 
 def read_reach(value: Mapping[str, Any]) -> SourceReach:

@@ -16,6 +16,7 @@ from cdc.model.errors import Retriable, UsageError
 from cdc.model.filters import TableRule
 from cdc.model.schema import TableId, TableSchema
 from cdc.otel.http_metrics import send_metrics
+from cdc.process.file_private import full_disk_named
 from cdc.process.file_running import announced
 from cdc.process.file_topology import home, load_topology
 from cdc.process.http_operation import serve_operation
@@ -70,7 +71,7 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
         store = SqlRows(folder.file(topic, partition), shape, writes=own)
         stores.append(store)
         if store.again:
-            why = "its digests have other columns, or are from another version"
+            why = "its topic was recreated, or its digests have other columns, or are from another version"
             structlog.get_logger().info("reads again", topic=topic, partition=partition, why=why)
         return store
 
@@ -89,8 +90,8 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
 def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[str, int]:
     """Update the ledger until SIGTERM or SIGINT, or with `until_end` until all committed records are read.
 
-    Returns the number of rows by table. Waits while Kafka is unavailable. Raises UsageError if another process writes
-    this ledger.
+    Returns the number of rows by table. Waits while Kafka is unavailable, or the disk is full. Raises UsageError if
+    another process writes this ledger.
     """
     topology = load_topology(file)
     log_lines("logfmt")
@@ -104,7 +105,8 @@ def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[st
             serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))
         while not stop.is_set():
             try:
-                return _keep(topology, stop, log, standing, until_end=until_end)
+                with full_disk_named(home()):
+                    return _keep(topology, stop, log, standing, until_end=until_end)
             except Retriable as error:
                 standing.waits("kafka", str(error), time.monotonic())
                 pause = min(max(2 * pause, error.retry_after), _LONGEST_WAIT)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cdc.merkle.tree import NOTHING, Digest, Leaves, delta
-from cdc.model.errors import Fatal
+from cdc.model.errors import DiskFull, Fatal
 from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, TaggedChange
 
 _TABLES = """
@@ -107,16 +107,26 @@ class SqlRows:
         return self._at(places)
 
     def remove_older(self, sequence: int) -> Mapping[int, Digest]:
-        """Implements `RowStore.remove_older`. The transaction stays open until `commit`."""
-        self._begin()
+        """Implements `RowStore.remove_older`. The transaction stays open until `commit`. Raises DiskFull."""
         lost: dict[int, Digest] = {}
-        for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
-            lost[leaf] = lost.get(leaf, NOTHING) + delta(None, int.from_bytes(bits, "big"))
-        self._db.execute("DELETE FROM held WHERE sequence < ?", (sequence,))
+        with _sqlite_errors(self._file):
+            self._begin()
+            for leaf, bits in self._db.execute("SELECT leaf, hash FROM held WHERE sequence < ?", (sequence,)):
+                lost[leaf] = lost.get(leaf, NOTHING) + delta(None, int.from_bytes(bits, "big"))
+            self._db.execute("DELETE FROM held WHERE sequence < ?", (sequence,))
         return lost
 
     def commit(self, changes: Changes, now_ms: int) -> None:
-        """Commit all changes and the next offset. Implements `RowStore`."""
+        """Commit all changes and the next offset. Implements `RowStore`. Raises DiskFull; nothing is committed then."""
+        with _sqlite_errors(self._file):
+            self._commit(changes, now_ms)
+        self._deleted = changes.deleted
+        self._next, self._truncation_point = (
+            changes.next_offset,
+            self._truncation_point if changes.floor is None else changes.floor,
+        )
+
+    def _commit(self, changes: Changes, now_ms: int) -> None:
         self._begin()
         many = self._db.executemany
         gone = [place for place, held in changes.rows.items() if held is None]
@@ -150,11 +160,6 @@ class SqlRows:
         if changes.deleted != self._deleted:
             self._db.execute("UPDATE facts SET value = ? WHERE name = 'deleted'", (changes.deleted,))
         self._db.execute("COMMIT")
-        self._deleted = changes.deleted
-        self._next, self._truncation_point = (
-            changes.next_offset,
-            self._truncation_point if changes.floor is None else changes.floor,
-        )
 
     def seen(self, next_offset: int) -> None:
         """Set the next offset; before it, there were only Kafka's commit markers."""
@@ -235,7 +240,7 @@ class SqlRows:
 
 
 class _sqlite_errors:
-    """Turn SQLite's errors in the block into Fatal; messages name the file."""
+    """Turn SQLite's errors in the block into DiskFull or Fatal; messages name the file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -244,6 +249,8 @@ class _sqlite_errors:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            raise DiskFull(self._file) from error
         if isinstance(error, sqlite3.Error):
             remedy = "remove the file: the ledger then reads the topic again"
             raise Fatal(f"{self._file}: {error}", remedy) from error

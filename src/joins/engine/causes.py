@@ -18,11 +18,8 @@ _HEADING = re.compile(
 # Spark's wrapper around a query's failure, with an id that changes at every start
 _WRAPPED = re.compile(r"\[STREAM_FAILED\] Query \[[^]]*\] terminated with exception: | SQLSTATE: \w{5}")
 _SNAPSHOT = "first `tailorbird snapshot TOPOLOGY source.table` of the topic's table, then `tailorbird join … --rebuild`"
+_NO_SPACE = "No space left on device"
 _REMEDIES = (
-    (
-        "No space left on device",
-        "make room on the volume of TAILORBIRD_HOME; the next start resumes where this one ended",
-    ),
     ("Some data may have been lost", _SNAPSHOT),
     ("UnknownTopicOrPartition", f"its topic is gone; {_SNAPSHOT}"),
     ("OutOfMemoryError", "a lower max_changes_per_batch needs less memory"),
@@ -37,6 +34,11 @@ _REMEDIES = (
 def cause_of(error: BaseException) -> str:
     """Return the innermost cause as one line: the name of the exception and its message."""
     return _cause(_WRAPPED.sub("", str(error))) or type(error).__name__
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Return whether a query failed because a disk of this machine is full."""
+    return _NO_SPACE in str(error)
 
 
 def remedy_for(error: BaseException) -> str:

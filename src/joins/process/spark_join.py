@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cdc.model.errors import Fatal, Retriable, TailorbirdError
+from cdc.model.errors import DiskFull, Fatal, Retriable, TailorbirdError
 from cdc.otel.http_spans import tracer_of
 from cdc.process.file_topology import home
 from cdc.process.kafka_grants import check_grants
 from cdc.topology.topology import Table, Topology
-from joins.engine.causes import cause_of, remedy_for
+from joins.engine.causes import cause_of, is_full_disk, remedy_for
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
 from joins.engine.file_secrets import java_properties
 from joins.engine.http_metrics import JoinMetrics
@@ -210,6 +210,8 @@ class TableJoin:
             if sink.failure is None:
                 with contextlib.suppress(Retriable):  # if Kafka is unavailable, report Spark's own error
                     self.log.check(self._reading(sink.record), _now_ms())
+            if is_full_disk(error):
+                raise DiskFull(self.checkpoint.folder) from error
             raise sink.failure or Fatal(f"Spark: {cause_of(error)}", remedy_for(error)) from error
         finally:
             schemas.close()

@@ -11,7 +11,6 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
@@ -20,6 +19,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Retriable, UsageError
+from cdc.process.kafka_reader import topic_ids
 from joins.runtime.cuts import Offsets
 from joins.stores.compaction import (
     Now,
@@ -105,17 +105,7 @@ class LogWatch:
 
     def _ids(self) -> dict[str, str]:
         """Return the ids of the existing topics. A recreated topic has another id."""
-        with self._answers():
-            admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
-            found: dict[str, str] = {}
-            answers = admin.describe_topics(TopicCollection(list(self.topics)), request_timeout=_TIMEOUT)
-            for topic, answer in answers.items():
-                try:
-                    found[topic] = str(answer.result(_TIMEOUT).topic_id)
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        raise
-            return found
+        return topic_ids(self.servers, self.topics, timeout=_TIMEOUT)
 
     def _now(self, since: Mapping[str, int]) -> Now:
         """Return the state of every partition. `since` gives by topic the time (ms) from which records are recent."""

@@ -15,15 +15,16 @@ from cdc.topology.topology import Source
 from tailorbird.devtools.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
 from tailorbird.operate.status.captured_position import CapturedPosition
 
-RECONNECT_SECONDS: Final = 180.0  # how long the shop waits for a server that was killed
+RECONNECT_SECONDS: Final = 180.0  # how long the shop waits for a server that was killed, or whose disk is full
 _LOST: Final = {CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 0}
+_FULL: Final = {ER.DISK_FULL, ER.ERROR_ON_WRITE, ER.RECORD_FILE_FULL, 1598}  # 1598: the binary log cannot be written
 
 
 class MySqlShop:
     """The two MySQL servers of the shop. Like an application, it uses autocommit: one statement per transaction.
 
-    After a lost connection it connects again and repeats the statement. That is harmless, because each statement of
-    the shop writes values by key."""
+    After a lost connection it connects again and repeats the statement, and also while a disk is full. That is
+    harmless, because each statement of the shop writes values by key."""
 
     def __init__(self, sources: Mapping[str, Source], *, user: str, password: str) -> None:
         self._connections: dict[Server, pymysql.Connection] = {}
@@ -104,8 +105,8 @@ class MySqlShop:
                 if not repeated or error.args[0] != ER.DUP_ENTRY:
                     raise
                 return  # the server had committed the statement before the connection was lost
-            except (pymysql.OperationalError, pymysql.InterfaceError) as error:
-                if error.args[0] not in _LOST or time.monotonic() > deadline:
+            except (pymysql.OperationalError, pymysql.InternalError, pymysql.InterfaceError) as error:
+                if error.args[0] not in _LOST | _FULL or time.monotonic() > deadline:
                     raise
                 repeated = True
                 time.sleep(0.5)

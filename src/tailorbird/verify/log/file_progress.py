@@ -29,7 +29,7 @@ class Progress:
     """Progress of the comparison of one table. `settled` are the spans that are equal.
 
     `cut` (position at the source), `ends` (offsets of its topic) and `at_ms` are those of the beginning. `shape`
-    identifies the columns and forms that the digests cover."""
+    identifies the columns and forms that the digests cover, and the topic."""
 
     cut: str
     ends: Mapping[Partition, int]
@@ -62,14 +62,14 @@ class ProgressFile:
 
     def equal(self, table: str, shape: str, now_ms: int) -> Progress | None:
         """Return the progress with which the last comparison that found the table equal began. None if it is six
-        days old, or covers other columns."""
+        days old, covers other columns, or compared a topic that was recreated since."""
         known = self._equal.get(table)
         return known if known and known.shape == shape and now_ms - known.at_ms < OLDEST_MS else None
 
     def interrupted(self, table: str, shape: str) -> Progress | None:
         """Return the progress of an interrupted run for a table.
 
-        None if no run was interrupted, or it covers other columns."""
+        None if no run was interrupted, it covers other columns, or it compared a topic that was recreated since."""
         known = self._open.get(table)
         return known if known and known.shape == shape else None
 

@@ -53,7 +53,7 @@ class TopicComparer:
         at_source = leaves.table(partition_ledger)
         if isinstance(at_source, str):
             return incomparable(table, at_source)
-        options, name, shape = self._options, str(table), partition_ledger.covered.shape
+        options, name, shape = self._options, str(table), partition_ledger.shape
         cut = parse_cut(options.since) if options.since not in {"", LAST} else None
         # the ledger does not move before the comparison, so `reached` is not later than the changed keys
         reached = ledger.reached[table.source]
@@ -111,7 +111,7 @@ class TopicComparer:
         table = partition_ledger.schema.table_id
         if not walkable(partition_ledger.schema):
             return None, "rows cannot be queried by key, because of a key column's type"
-        known = self._kept.equal(str(table), partition_ledger.covered.shape, time.time_ns() // 1_000_000)
+        known = self._kept.equal(str(table), partition_ledger.shape, time.time_ns() // 1_000_000)
         if cut is None and known is None:
             return None, "it was not equal in the last days"
         changed = self._opened.enter_context(closing(KafkaChangedKeys(self._brokers)))
