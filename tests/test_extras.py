@@ -24,6 +24,8 @@ PAGES = (
     "tailorbird.web.dashboard.guard.http_",
     "tailorbird.web.dashboard.pages.http_",
     "tailorbird.web.fleet.http_fleet_",
+    "tailorbird.web.api.http_",
+    "tailorbird.web.api.run_api",
 )
 ICEBERG = ("tailorbird.verify.table.iceberg_", "tailorbird.verify.explain.iceberg_")
 ABSENT = (

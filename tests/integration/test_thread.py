@@ -37,6 +37,7 @@ from indexer.table.hbase_scan import TableScan
 from tailorbird.cli.change.cli_apply import provision
 from tailorbird.cli.cli_demo_steps import counts, traffic, wait_until_quiet
 from tailorbird.cli.cli_demo_verdict import verdicts
+from tailorbird.client import Client
 from tailorbird.devtools.demo.mysql_demo import MySqlShop
 from tailorbird.devtools.demo.shop import SCHEMAS, Server, Shop, ShopStatement, ShopTransaction
 from tailorbird.devtools.stack.proc_stack import Stack
@@ -51,6 +52,7 @@ from tailorbird.verify.index.run_index_stage import verify_indexes
 from tailorbird.verify.request import SilentTerminal, StageResult, parse_request
 from tailorbird.verify.table import run_table_stage
 from tailorbird.verify.table.run_table_stage import verify_tables
+from tests.support.api_process import api_process
 from tests.support.collector import Collector, collector, plain
 from tests.support.commands import tailorbird
 from tests.support.mcp_client import McpClient
@@ -454,6 +456,35 @@ def test_an_mcp_client_searches_and_explains_rows(thread: RunningPipeline) -> No
         assert cells["quantity"]["events"]
         assert client.call("cut", dashboard="sales")["timestamp_ms"] > 0
         assert client.request("no/method")["error"]["code"] == -32601
+
+
+@pytest.mark.matrix  # every request over a script instead of servers: tests/tailorbird/api
+def test_the_api_answers_like_the_command_line(thread: RunningPipeline) -> None:
+    """Over the API, commands print what they print here. A stream has every row that changed after a position."""
+    thread.must_be_equal()
+    file, name = thread.topology.file, thread.topology.name
+    with api_process(file, thread.pipeline.environ) as remote:
+        client = Client(remote["TAILORBIRD_API"], token=remote["TAILORBIRD_API_TOKEN"])
+        id_ = client.search(name, "sales", sort="id", limit=1).rows[0]["values"]["id"]
+        for command, *rest in (["plan"], ["dead-letters list"], ["explain", "orders_wide", str(id_)]):
+            here = tailorbird(*command.split(), file, *rest, environ=thread.pipeline.environ)
+            there = tailorbird(*command.split(), name, *rest, environ=remote)
+            assert (there.returncode, there.stdout) == (here.returncode, here.stdout), there.stderr
+        status = client.status(name)
+        assert (status.exit_code, {one["kind"] for one in status.entries}) == (0, {"process", "index"}), status
+        events = f"topologies/{name}/dashboards/sales/events"
+        position = next(client.events(events)).id
+        statement = ShopStatement(
+            server="shop", sql="UPDATE shop.orders SET quantity = 77 WHERE id = %s", values=(id_,)
+        )
+        thread.shop.apply(ShopTransaction(kind="order changed", statement=statement))
+        assert tailorbird("wait", name, "--source", "shop", "--now", environ=remote).returncode == 0
+        pages = (one.data["rows"] for one in client.events(events, position) if one.kind == "rows")
+        changed = next(row["values"] for page in pages for row in page if row["values"]["id"] == id_)
+        assert (changed["quantity"], "email" in changed) == (77, False)
+        outcome = client.run(name, "verify", stage=["index"])
+        verdicts_ = [one["outcome"] for one in outcome.entries if one["kind"] == "verdict"]
+        assert (outcome.exit_code, set(verdicts_)) == (0, {"equal"}), outcome.lines
 
 
 def test_status_names_the_process_that_does_not_progress(thread: RunningPipeline) -> None:

@@ -84,7 +84,9 @@ def asked(server: McpServer, method: str, **params: Any) -> dict[str, Any]:
 
 def served() -> tuple[McpServer, FakeAnswers]:
     answers = FakeAnswers()
-    return McpServer(tools_of({"sales": answers}, lambda: str(next(NAMES))), version="1", instructions="x"), answers
+    return McpServer(
+        tools_of({"sales": answers}, Handles(lambda: str(next(NAMES)))), version="1", instructions="x"
+    ), answers
 
 
 def called(server: McpServer, tool: str, **arguments: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 from cdc.model.errors import TailorbirdError, UsageError
-from cdc.oidc.claims import ROLES
+from cdc.oidc.claims import ROLES, Role
 from ingest.fleet.certificate import RevokedCertificate, serial_of
 from ingest.fleet.desired import DesiredSource, SourceSpec, source_of, spec_of, table_named, tables_named, with_tables
 from ingest.fleet.identity import identity
@@ -46,10 +46,11 @@ class VersionConflict(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class FleetOperator:
-    """Operator who issues a command: the token's name, and the client's address."""
+    """Operator who issues a command: the token's name and role, and the client's address."""
 
     name: str
     address: str = ""
+    role: Role = "view"
 
 
 class FleetSources(Protocol):

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 
-from cdc.oidc.claims import OidcRefused, OidcUser, Role
-from ingest.fleet.tokens import Guesses
-from ingest.gateway.commands import FleetCommands, FleetOperator
+from cdc.oidc.claims import ROLES, OidcRefused, OidcUser, Role
+from ingest.fleet.tokens import Guesses, Token
+from ingest.gateway.commands import FleetOperator
 
 if TYPE_CHECKING:
     from cdc.oidc.http_oidc import OidcIssuer
+
+
+class OperatorTokens(Protocol):
+    """The tokens of operators, and the audit of refused ones."""
+
+    def token(self, shown: str) -> Token | str:
+        """Return the token to which a text belongs, or why the text is refused."""
+
+    def refused(self, who: FleetOperator, what: str, why: str) -> None:
+        """Write to the audit log that the request `what` was refused, and `why`."""
 
 
 class Guard:
     """Authenticates operators and checks their roles."""
 
     def __init__(
-        self, commands: FleetCommands, guesses: Guesses, clock: Callable[[], float], oidc: OidcIssuer | None
+        self, commands: OperatorTokens, guesses: Guesses, clock: Callable[[], float], oidc: OidcIssuer | None
     ) -> None:
         self._commands, self._guesses, self._clock, self._oidc = commands, guesses, clock, oidc
+
+    def knows(self, shown: str) -> bool:
+        """Return whether a text is a valid token of the fleet."""
+        return not isinstance(self._commands.token(shown), str)
 
     async def user(self, shown: str) -> OidcUser | str | None:
         """Return the user of an ID token, or why the token is refused. None if no issuer is configured, or `shown` does
@@ -62,14 +76,21 @@ class Guard:
         if not found.may(role):
             self._commands.refused(who, what, f"role {found.role} is not sufficient, {role} is required")
             raise HTTPException(403, f"role {found.role} is not sufficient, {role} is required")
-        return who
+        return replace(who, role=next(one for one in ROLES if one == found.role))
 
 
-def _asks(role: Role) -> Any:
+def _guard_of(request: Request) -> Guard:
+    guard: Guard = request.app.state.guard
+    return guard
+
+
+def asks(role: Role, guard_of: Callable[[Request], Guard] = _guard_of) -> Any:
+    """Return the dependency of a request that needs a role. `guard_of` returns the guard of a request."""
+
     async def operator(
         request: Request, shown: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
     ) -> FleetOperator:
-        guard: Guard = request.app.state.guard
+        guard = guard_of(request)
         address = request.client.host if request.client else ""
         what = f"{request.method} {request.url.path}"[:200]
         text = shown.credentials if shown else ""
@@ -79,6 +100,6 @@ def _asks(role: Role) -> Any:
 
 
 _BEARER = HTTPBearer(auto_error=False)
-Viewer = Annotated[FleetOperator, _asks("view")]
-Driver = Annotated[FleetOperator, _asks("operate")]
-Administrator = Annotated[FleetOperator, _asks("admin")]
+Viewer = Annotated[FleetOperator, asks("view")]
+Driver = Annotated[FleetOperator, asks("operate")]
+Administrator = Annotated[FleetOperator, asks("admin")]

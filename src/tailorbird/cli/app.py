@@ -19,6 +19,8 @@ from tailorbird.cli import (
     cli_validate,
     cli_wait,
 )
+from tailorbird.cli.api import cli_api_serve
+from tailorbird.cli.api.cli_remote import RemoteGroup, remote_options
 from tailorbird.cli.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
 from tailorbird.cli.change import cli_apply, cli_plan, cli_versions_here
 from tailorbird.cli.fleet import cli_agent, cli_fleet, cli_gateway
@@ -30,6 +32,8 @@ from tailorbird.cli.verify import cli_checks, cli_explain_row, cli_verify
 
 app = typer.Typer(
     name="tailorbird",
+    cls=RemoteGroup,
+    callback=remote_options,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -52,6 +56,7 @@ app.command("tail")(cli_tail.tail)
 app.command("export")(cli_export.export)
 app.command("gateway")(cli_gateway.gateway)
 app.command("acls")(cli_acls.acls)
+app.command("api")(cli_api_serve.api)
 app.command("apply")(cli_apply.apply)
 app.command("plan")(cli_plan.plan)
 app.command("versions")(cli_versions_here.versions)

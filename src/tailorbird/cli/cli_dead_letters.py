@@ -35,6 +35,9 @@ def list_(
     limit: Annotated[int, typer.Option(help="Show at most this many of the newest records.", min=1)] = 50,
     settled: Annotated[bool, typer.Option("--settled", help="Show replayed and resolved records instead.")] = False,
     as_json: AsJson = False,
+    no_values: Annotated[
+        bool, typer.Option("--no-values", help="Hide keys and reasons: they may contain values of rows.")
+    ] = False,
 ) -> None:
     """List open dead-letter records, newest first, with reason and remedy.
 
@@ -44,10 +47,12 @@ def list_(
     Example: tailorbird dead-letters list topologies/shop.yml --limit 20
     """
     from tailorbird.operate.status.dead_letters import dead_letter_lines, remedy_of
+    from tailorbird.operate.status.hidden_values import records_without_values
 
     topology = _topology(file)
     dead_letters = _read(topology, limit)
     found = dead_letters.settled if settled else [*_quarantine(topology), *dead_letters.dead_letters]
+    found = records_without_values(found) if no_values else found
     now_ms = time.time_ns() // 1_000_000
     for one in found:
         if as_json:

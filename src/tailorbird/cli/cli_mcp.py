@@ -38,14 +38,16 @@ def mcp(
         from tailorbird.web.dashboard.view import choose_dashboards
         from tailorbird.web.mcp.protocol import McpServer
         from tailorbird.web.mcp.solr_answers import DashboardAnswers
-        from tailorbird.web.mcp.tools import INSTRUCTIONS, tools_of
+        from tailorbird.web.mcp.tools import INSTRUCTIONS, Handles, tools_of
 
     topology = load_serving(file)
     names: list[str | None] = [*dashboard] if dashboard else [None]
     chosen = [one for name in names for one in choose_dashboards(topology, name)]
-    answers = {one.name: DashboardAnswers(topology, one, _explained) for one in chosen}
+    answers = {one.name: DashboardAnswers(topology, one, explained) for one in chosen}
     server = McpServer(
-        tools_of(answers, lambda: secrets.token_hex(8)), version=version("tailorbird"), instructions=INSTRUCTIONS
+        tools_of(answers, Handles(lambda: secrets.token_hex(8))),
+        version=version("tailorbird"),
+        instructions=INSTRUCTIONS,
     )
     for line in sys.stdin:
         if line.strip() and (reply := server.answer(line)) is not None:
@@ -53,7 +55,8 @@ def mcp(
             sys.stdout.flush()
 
 
-def _explained(topology: Topology, table: str, row_key: bytes) -> Mapping[str, Any] | None:
+def explained(topology: Topology, table: str, row_key: bytes) -> Mapping[str, Any] | None:
+    """Return the output of `tailorbird explain --json` for the row with this key, or None if there is no such row."""
     from cdc.model.extras import extras_named
 
     with extras_named("joins"):

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -19,6 +19,7 @@ from tailorbird.operate.status.captured_position import CapturedPosition
 from tailorbird.operate.status.dead_letters import DeadLetterList, incomplete_lines, readers_of
 from tailorbird.operate.status.file_parts import asked_parts
 from tailorbird.operate.status.full_reread import reread_sources
+from tailorbird.operate.status.hidden_values import counts_without_values
 from tailorbird.operate.status.index_status import IndexStatus, index_statuses, missing_changes, reported
 from tailorbird.operate.status.part_status import WIDE, lines_of
 from tailorbird.operate.status.prepared import prepared_at
@@ -29,6 +30,7 @@ from tailorbird.operate.status.unrepresentable import stood_in, stood_in_line
 if TYPE_CHECKING:
     from tailorbird.operate.status.kafka_dead_letters import DeadLetterReader
 
+NoValues = Annotated[bool, typer.Option("--no-values", help="Hide keys and reasons: they may contain values of rows.")]
 _WATCH_EVERY = 2.0
 _CLEAR = "\x1b[H\x1b[2J"
 
@@ -39,6 +41,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds, until Ctrl-C.")] = False,
     search: Annotated[str, typer.Option("--search", help="Only entries that contain all of these words.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="Entries of each list, the worst first.")] = MOST,
+    no_values: NoValues = False,
 ) -> None:
     """Show the health of every process and index.
 
@@ -64,7 +67,8 @@ def status(
             dead_letters = dead_letters or kept.enter_context(
                 DeadLetterReader(topology, DeadLetterList(topology.name, keep=0))
             )
-            well = _reported_servers(topology, dead_letters, selection, as_json=as_json) and well
+            look = _Look(selection, as_json, no_values)
+            well = _reported_servers(topology, dead_letters, look) and well
             if not watch:
                 break
             time.sleep(_WATCH_EVERY)
@@ -85,12 +89,19 @@ def _reported_parts(topology: Topology, selection: ListChoice, *, as_json: bool)
     return all(part.moves for part in parts)
 
 
-def _reported_servers(
-    topology: Topology, dead_letters: DeadLetterReader, selection: ListChoice, *, as_json: bool
-) -> bool:
+class _Look(NamedTuple):
+    """Settings of the output: which entries, as JSON or text, and whether values of rows are hidden."""
+
+    selection: ListChoice
+    as_json: bool
+    no_values: bool
+
+
+def _reported_servers(topology: Topology, dead_letters: DeadLetterReader, look: _Look) -> bool:
     """Print the state in HBase, Kafka and Solr. Return whether all is well, as far as they are available."""
     from tailorbird.operate.probes.kafka_probe import kafka_problem
 
+    selection, as_json = look.selection, look.as_json
     well, captured = True, None
     # a probe answers within two seconds; each reader would wait much longer for an unavailable Kafka
     if unavailable := kafka_problem(topology.log.brokers):
@@ -101,7 +112,7 @@ def _reported_servers(
         typer.echo(f"{'denied':<{WIDE}}{denied}", err=True)
     else:
         captured = _captured(topology)
-        well = _complete(topology, dead_letters, captured or {}, selection, as_json) and captured is not None
+        well = _complete(topology, dead_letters, captured or {}, look) and captured is not None
         for one in prepared_at(captured or {}, time.time_ns() // 1_000_000):
             reported_as_json = json.dumps({"kind": "prepared", **dataclasses.asdict(one)})
             typer.echo(reported_as_json if as_json else f"{'open':<{WIDE}}{one}")
@@ -112,7 +123,7 @@ def _reported_servers(
         for counted in stood_in(topology, captured or {}):
             shown = json.dumps({"kind": "unrepresentable", **dataclasses.asdict(counted)})
             typer.echo(shown if as_json else f"{'':<{WIDE}}{stood_in_line(counted)}")
-        well = _checked(topology, as_json) and well
+        well = _checked(topology, look) and well
     if topology.only_captures:
         return well
     away = list[str]()
@@ -148,16 +159,18 @@ def _complete(
     topology: Topology,
     dead_letters: DeadLetterReader,
     captured: Mapping[str, CapturedPosition],
-    selection: ListChoice,
-    as_json: bool,
+    look: _Look,
 ) -> bool:
     """Print the tables and indexes that lack rows, because of dead letters or quarantine. Return whether there is
     none."""
+    selection, as_json = look.selection, look.as_json
     try:
         waiting = [*quarantined(captured), *dead_letters.read().waiting]
     except Retriable as error:
         typer.echo(f"{'away':<{WIDE}}dead letters: {error}", err=True)
         return False
+    if look.no_values:
+        waiting = counts_without_values(waiting)
     shown = selection.matching(waiting, lambda each: f"{each.stage} {each.of}")
     if as_json:
         for each in shown:
@@ -175,21 +188,23 @@ def _complete(
     return not waiting
 
 
-def _checked(topology: Topology, as_json: bool) -> bool:
+def _checked(topology: Topology, look: _Look) -> bool:
     """Print the latest results of checks. Return whether all are equal and none is overdue."""
     if not topology.checks:
         return True
     from tailorbird.verify.checks.check_status import check_statuses, status_lines
     from tailorbird.verify.checks.kafka_runs import RunsReader
+    from tailorbird.verify.checks.runs import without_findings
 
     try:
         with RunsReader(topology) as reader:
-            found = check_statuses(topology, reader.read(), time.time_ns() // 1_000_000)
+            runs = without_findings(reader.read()) if look.no_values else reader.read()
+            found = check_statuses(topology, runs, time.time_ns() // 1_000_000)
     except Retriable as error:
         typer.echo(f"{'away':<{WIDE}}checks: {error}", err=True)
         return False
     for one in found:
-        typer.echo(json.dumps(one.to_json()) if as_json else "\n".join(status_lines(one)))
+        typer.echo(json.dumps(one.to_json()) if look.as_json else "\n".join(status_lines(one)))
     return all(one.well for one in found)
 
 

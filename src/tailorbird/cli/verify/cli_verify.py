@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.process.file_topology import load_topology
 from cdc.topology.roles import KafkaRole
+from tailorbird.operate.status.hidden_values import HIDDEN
 from tailorbird.operate.status.selection import MOST, cut
 from tailorbird.verify.findings import Verdict, exit_code
 from tailorbird.verify.request import STAGES, StageResult, parse_request
@@ -55,6 +57,7 @@ def verify(
     force: _Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
     limit: _Limit = MOST,
+    no_values: Annotated[bool, typer.Option("--no-values", help="Hide keys and values of rows that differ.")] = False,
 ) -> None:
     """Compare source, log, table and index row by row, while traffic flows.
 
@@ -74,8 +77,7 @@ def verify(
     results, terminal = list[StageResult](), _Terminal(yes=yes, force=force)
     lines = None if as_json else VerdictLines(limit)
     try:
-        _check_extent(deep, sample, changed_since)
-        _check_consent(repair and not dry_run, yes)
+        _check_options(deep, sample, changed_since, repair and not dry_run, yes)
         log_lines("logfmt")  # on standard error: standard output is for the results
         role: KafkaRole = "operator" if repair and not dry_run else "console"
         topology = granted(load_topology(file, role), role)
@@ -85,7 +87,7 @@ def verify(
         )  # fmt: skip
         for one in verify_stages(request, terminal):
             results.append(one)
-            _report(one, lines)
+            _report(one, lines, no_values)
         if not results:
             raise UsageError(f"{file}: nothing to compare", "tables in HBase with an index over them")
     except (TailorbirdError, KeyboardInterrupt) as error:
@@ -97,15 +99,12 @@ def verify(
     raise typer.Exit(exit_code(one.last for one in results))
 
 
-def _check_consent(writes: bool, yes: bool) -> None:
-    if writes and not yes and not sys.stdin.isatty():
-        raise UsageError("--repair writes, and there is no terminal to ask for confirmation", "add --yes or --dry-run")
-
-
-def _check_extent(deep: bool, sample: str, since: str) -> None:
+def _check_options(deep: bool, sample: str, since: str, writes: bool, yes: bool) -> None:
     if deep and (sample or since):
         option = "--sample" if sample else "--changed-since"
         raise UsageError(f"{option} and --all exclude one another", "choose one")
+    if writes and not yes and not sys.stdin.isatty():
+        raise UsageError("--repair writes, and there is no terminal to ask for confirmation", "add --yes or --dry-run")
 
 
 class _Terminal:
@@ -137,13 +136,24 @@ class _Terminal:
         return self._force or (sys.stdin.isatty() and typer.confirm(question, err=True))
 
 
-def _report(result: StageResult, lines: VerdictLines | None) -> None:
-    """Print a result as text with `lines`, or as JSON."""
-    _report_verdict(result.verdict, lines)
+def _report(result: StageResult, lines: VerdictLines | None, no_values: bool) -> None:
+    """Print a result as text with `lines`, or as JSON; with `no_values`, only the names of keys and columns of rows."""
+    shown = _without_values if no_values else lambda verdict: verdict
+    _report_verdict(shown(result.verdict), lines)
     if result.repair:
         typer.echo(f"       {result.repair}" if lines else json.dumps({"kind": "repair", "done": result.repair}))
     if result.repaired is not None:
-        _report_verdict(result.repaired, lines)
+        _report_verdict(shown(result.repaired), lines)
+
+
+def _without_values(verdict: Verdict) -> Verdict:
+    return replace(
+        verdict,
+        findings=tuple(
+            replace(one, key=dict.fromkeys(one.key, HIDDEN), columns=dict.fromkeys(one.columns, (HIDDEN, HIDDEN)))
+            for one in verdict.findings
+        ),
+    )
 
 
 def _report_verdict(verdict: Verdict, lines: VerdictLines | None) -> None:

@@ -143,3 +143,11 @@ def _short(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_short(each) for each in value[:_LONGEST]]
     return f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value
+
+
+def without_findings(runs: Mapping[str, CheckRun]) -> dict[str, CheckRun]:
+    """Return the last runs of checks without the rows that differ; their numbers stay."""
+    return {
+        name: replace(run, checked=tuple(replace(one, findings=()) for one in run.checked))
+        for name, run in runs.items()
+    }

@@ -17,16 +17,23 @@ from tailorbird.web.fleet.wanted import WantedSource, wanted
 
 
 @contextmanager
+def fleet_topics(topology: Topology) -> Iterator[tuple[KafkaState, KafkaAudit]]:
+    """Context manager: yield the fleet's state and the audit log of a topology."""
+    topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
+    try:
+        yield topic, audit
+    finally:
+        topic.close()
+        audit.close()
+
+
+@contextmanager
 def by_kafka(topology: Topology) -> Iterator[tuple[KafkaState, FleetCommands, FleetOperator]]:
     """Context manager: yield the fleet's state and commands, with the current user as operator for the audit log.
 
     No token is needed, because a user who may write to Kafka can write anything."""
-    topic, audit = KafkaState(topology.log, topology.name), KafkaAudit(topology.log, topology.name)
-    try:
+    with fleet_topics(topology) as (topic, audit):
         yield topic, commands_of(topology, topic, audit), FleetOperator(f"{getpass.getuser()}, by Kafka")
-    finally:
-        topic.close()
-        audit.close()
 
 
 def written(topology: Topology, *, dry_run: bool) -> Iterator[WantedSource]:

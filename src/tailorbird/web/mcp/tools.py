@@ -21,7 +21,7 @@ from tailorbird.web.dashboard.panels.state import LONGEST_SEARCH, Selection
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.mcp.protocol import Tool, ToolRefusal
 
-MOST_ROWS, USUAL_ROWS, MOST_FILTERS, MOST_HANDLES = 50, 10, 20, 10_000
+MOST_ROWS, USUAL_ROWS, MOST_FILTERS, MOST_HANDLES, MOST_OFFSET = 50, 10, 20, 10_000, 10_000
 INSTRUCTIONS = (
     "Rows of live databases, joined into tables. Call `tables` first. Each answer has a proof: `complete_up_to` is the"
     " position of each source database up to which the answer contains every commit, and `verification` is the last"
@@ -73,9 +73,8 @@ class Handles:
         return self._keys.get(text, text)
 
 
-def tools_of(boards: Mapping[str, BoardAnswers], random_name: Callable[[], str]) -> list[Tool]:
-    """Return the tools over some dashboards, by name. `random_name` is that of `Handles`."""
-    handles = Handles(random_name)
+def tools_of(boards: Mapping[str, BoardAnswers], handles: Handles) -> list[Tool]:
+    """Return the tools over some dashboards, by name. `handles` name the keys of rows."""
     dashboard = {"type": "string", "enum": list(boards), "description": "The dashboard whose table is meant."}
 
     def tool(
@@ -110,6 +109,7 @@ def tools_of(boards: Mapping[str, BoardAnswers], random_name: Callable[[], str])
             filters=_texts("Conditions that all hold, such as `status = paid`, `amount >= 10`, `note is null`."),
             columns=_texts("Columns to return. Default: all that the dashboard shows."),
             sort=_text("The column to sort by; `-column`: the greatest first. Default: the newest rows first."),
+            offset={"type": "integer", "minimum": 0, "maximum": MOST_OFFSET, "description": "Rows to leave out."},
             limit={"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "description": f"Default: {USUAL_ROWS}."},
         ),
         tool(
@@ -177,6 +177,9 @@ def search_params(board: FitBoard, arguments: Mapping[str, Any]) -> Params:
         raise ToolRefusal(f"words must be a text of at most {LONGEST_SEARCH} characters")
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_ROWS:
         raise ToolRefusal(f"limit must be a number from 1 to {MOST_ROWS}")
+    offset = arguments.get("offset", 0)
+    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= MOST_OFFSET:
+        raise ToolRefusal(f"offset must be a number from 0 to {MOST_OFFSET}")
     searched = {words_field(name) for name in shown}
     some = replace(board, words=tuple(field for field in board.words if field in searched))
     if words and not some.words:
@@ -187,6 +190,7 @@ def search_params(board: FitBoard, arguments: Mapping[str, Any]) -> Params:
         **rows_params(some, where, Selection(words=words), None),
         "fl": ",".join([UNIQUE_KEY, *dict.fromkeys(columns)]),
         "rows": limit,
+        "start": offset,
         "sort": _order(board, shown, arguments.get("sort", "")),
     }
 

@@ -1,0 +1,1 @@
+"""Commands over the API: serve it, and run commands on another machine with `--api`."""
