@@ -26,3 +26,9 @@ def test_our_lines_come_out_whole_wherever_the_jvm_is_in_its_own(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", SPEAKS, str(file)], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == [OURS, f"{OURS} more"]
     assert file.read_text() == 'Setting the level to "WARN".\ntimestamp=none\n'
+
+
+def test_a_full_disk_of_the_log_drops_lines_only() -> None:
+    """The pipe stays open: a worker whose log line cannot be written must not fail its task."""
+    done = subprocess.run([sys.executable, "-c", SPEAKS, "/dev/full"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr

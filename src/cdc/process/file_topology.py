@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from cdc.model.errors import Fatal, UsageError
-from cdc.process.file_private import create_private, private_folder
+from cdc.process.file_private import create_private, full_disk_named, private_folder
 from cdc.topology.reader import read_topology
 from cdc.topology.roles import KafkaRole, as_role
 from cdc.topology.topology import Topology
@@ -76,13 +76,16 @@ def kept_versions(topology: str) -> Versions:
 
 
 def keep_versions(topology: str, versions: Versions) -> None:
-    """Store the versions of a topology's tables in a file, atomically, for all commands on this machine."""
+    """Store the versions of a topology's tables in a file, atomically, for all commands on this machine.
+
+    Raises DiskFull."""
     file = _versions_file(topology)
-    private_folder(file.parent)
     fresh = file.with_suffix(".new")
-    with create_private(fresh) as stream:
-        json.dump(versions.to_json(), stream)
-    fresh.replace(file)
+    with full_disk_named(file):
+        private_folder(file.parent)
+        with create_private(fresh) as stream:
+            json.dump(versions.to_json(), stream)
+        fresh.replace(file)
 
 
 def _versions_file(topology: str) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cdc.model.artefacts import cache_folder, runtime_folder
 from cdc.model.errors import UsageError
+from cdc.process.file_private import FULL
 
 # the start of every line of our log; it may occur within a line of the JVM, which writes some lines piecewise
 _OURS = re.compile(rb"timestamp=\d{4}-\d\d-\d\dT")
@@ -84,11 +85,16 @@ def ctrl_c_kept() -> Iterator[None]:
 
 
 def _pump(reading: int, file: Path) -> None:
+    """Read the pipe to its end. While a disk is full, lines are dropped: a closed pipe would fail workers' tasks."""
     with os.fdopen(reading, "rb") as lines, file.open("wb", buffering=0) as rest:
         for line in lines:
             found = _OURS.search(line)
             at = found.start() if found else len(line)
-            rest.write(line[:at])
-            if found:
-                sys.stderr.buffer.write(line[at:])
-                sys.stderr.flush()
+            try:
+                rest.write(line[:at])
+                if found:
+                    sys.stderr.buffer.write(line[at:])
+                    sys.stderr.flush()
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise

@@ -14,7 +14,9 @@ import structlog
 
 from cdc.model.errors import Fatal, TailorbirdError, UsageError
 from cdc.otel.http_metrics import send_metrics
+from cdc.process.file_private import full_disk_named
 from cdc.process.file_running import announced
+from cdc.process.file_topology import home
 from cdc.process.restarts import Restarts
 from cdc.topology.topology import Table, Topology
 from joins.engine.http_metrics import JoinMetrics
@@ -103,8 +105,9 @@ class TableJoins:
 
 
 def _run(topology: Topology, table: Table, stop: threading.Event, *, spark: Application, metrics: JoinMetrics) -> None:
-    join = TableJoin(topology, table, stop, spark=spark, metrics=metrics)
-    try:
-        join.run()
-    finally:
-        join.close()
+    with full_disk_named(home()):
+        join = TableJoin(topology, table, stop, spark=spark, metrics=metrics)
+        try:
+            join.run()
+        finally:
+            join.close()
