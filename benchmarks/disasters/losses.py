@@ -105,6 +105,10 @@ def _full(volume: str) -> Disaster:
     def restore(world: World) -> None:
         world.up()  # servers that ended
         world.stop()
+        if volume.startswith("data/hbase"):
+            world.restart("thrift", "hbase")  # it may write to a damaged log
+            world.command("index", "rm", str(world.file), "--index", INDEX, "--yes")
+            world.command("apply", str(world.file))
         world.run()  # also the processes that stay down
 
     name = "home" if volume == "." else volume

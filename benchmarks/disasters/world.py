@@ -208,6 +208,12 @@ class World:
         self.said(f"freed: {name}")
         (self.home / name / _FILLER).unlink()
 
+    def restart(self, *services: ServiceName) -> None:
+        """Stop servers gracefully, and start them."""
+        for service in services:
+            self.stack.stop(service)
+        self.up()
+
     def up(self) -> None:
         """Start the servers that do not run, with empty folders where theirs were removed."""
         self.command("stack", "up")
