@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from cdc.model.artefacts import bundle_folder
 from cdc.model.errors import TailorbirdError
 from tailorbird.devtools.stack import proc_fetch
 from tailorbird.devtools.stack.proc_fetch import fetch_bundles, spark_connector_jars
@@ -134,3 +138,16 @@ def test_fetching_nothing_touches_nothing(tmp_path: Path) -> None:
     """`stack run thrift` in a container finds its bundle in the image."""
     fetch_bundles(tmp_path / "cache", Path("/java"), silent, [])
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_join_alone_fetches_spark(tmp_path: Path) -> None:
+    """`tailorbird stack fetch` needs no client of a server: a host with the extra `joins` alone can use it."""
+    absent = ("kazoo", "lz4", "opensearchpy", "pysolr")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent}))\n"
+        "from tailorbird.cli.cli_stack import fetch\nfetch(['spark'])"
+    )
+    bundle_folder(tmp_path, "spark").mkdir(parents=True)
+    environ = {**os.environ, "TAILORBIRD_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

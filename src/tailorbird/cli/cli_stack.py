@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from cdc.model.artefacts import cache_folder
 from cdc.model.errors import UsageError
 from cdc.process.file_topology import local_ports
 from tailorbird.devtools.stack.artefacts import BUNDLES, bundle_name
@@ -79,8 +80,12 @@ def fetch(
 
     Example: tailorbird stack fetch
     """
+    # imported here, since every command would load it; no client of a server is needed (as in the image of joins)
+    from tailorbird.devtools.stack.proc_fetch import fetch as download
+
     with reporting() as progress:
-        stack_of(None, None, None).fetch(progress, [bundle_name(name) for name in bundle] if bundle else BUNDLES)
+        chosen = [bundle_name(name) for name in bundle] if bundle else BUNDLES
+        download(Path.cwd() / cache_folder(os.environ), os.environ, progress, chosen)
 
 
 @app.command()

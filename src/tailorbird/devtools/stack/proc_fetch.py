@@ -31,10 +31,22 @@ from tailorbird.devtools.stack.artefacts import (
     transferred_jar,
     wrong_jars,
 )
-from tailorbird.devtools.stack.proc_tools import locked, unpack_mysql, unpack_postgres
+from tailorbird.devtools.stack.proc_files import check_space, explained
+from tailorbird.devtools.stack.proc_tools import find_java, find_tools, locked, unpack_mysql, unpack_postgres
 from tailorbird.devtools.stack.progress import ProgressListener, StackProgress
 
 _FILES = files("tailorbird.devtools.stack") / "files"
+
+
+def fetch(
+    cache: Path, environ: Mapping[str, str], progress: ProgressListener, bundles: Collection[Bundle] = BUNDLES
+) -> None:
+    """Download missing files to the cache: the bundles, and Java or libaio if the machine has none."""
+    with explained(cache):
+        check_space(cache, 700)
+        java = find_java(cache, environ, progress)
+        fetch_bundles(cache, java, progress, bundles)
+        find_tools(cache, java, progress, with_mysql="mysql" in bundles)
 
 
 def fetch_bundles(cache: Path, java: Path, progress: ProgressListener, bundles: Collection[Bundle] = BUNDLES) -> None:

@@ -28,7 +28,7 @@ from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.tls import SearchServer
 from cdc.process.file_topology import PORTS, local_ports
 from tailorbird.devtools.stack.artefacts import BUNDLES
-from tailorbird.devtools.stack.proc_fetch import fetch_bundles
+from tailorbird.devtools.stack.proc_fetch import fetch, fetch_bundles
 from tailorbird.devtools.stack.proc_files import (
     check_space,
     explained,
@@ -102,12 +102,7 @@ class Stack:
 
     def fetch(self, progress: ProgressListener = silent, bundles: Iterable[Bundle] = BUNDLES) -> None:
         """Download missing files to the cache: jars, MySQL, and Java or libaio if the machine has none."""
-        with explained(self.settings.cache):
-            check_space(self.settings.cache, 700)
-            java = find_java(self.settings.cache, self._environ, progress)
-            chosen = tuple(bundles)
-            fetch_bundles(self.settings.cache, java, progress, chosen)
-            find_tools(self.settings.cache, java, progress, with_mysql="mysql" in chosen)
+        fetch(self.settings.cache, self._environ, progress, tuple(bundles))
 
     def up(self, progress: ProgressListener = silent, services: Iterable[ServiceName] = SERVICES) -> None:
         """Start the services that do not run, and wait until all answer. May be repeated, also after any crash.
