@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.images_offer import wrong_use
+
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "deploy" / "helm" / "tailorbird"
 EXAMPLES = ROOT / "deploy" / "helm" / "examples"
@@ -39,6 +41,8 @@ def problems(helm: str, validate: str) -> list[str]:
                 found.append(f"{example.name}: {rendered.stderr}")
                 continue
             found += [f"{example.name}: {one}" for one in open_pods(rendered.stdout)]
+            if example.stem == "shop":
+                found += differences_from_compose(rendered.stdout)
             file = Path(folder) / example.name
             file.write_text(rendered.stdout)
             for version in KUBERNETES:
@@ -52,7 +56,8 @@ def problems(helm: str, validate: str) -> list[str]:
 
 
 def open_pods(rendered: str) -> list[str]:
-    """Return containers that lack one of the restrictions with which the images are tested."""
+    """Return containers that lack one of the restrictions with which the images are tested, or that use an image in
+    another way than its Dockerfile permits."""
     found = list[str]()
     for resource in filter(None, yaml.safe_load_all(rendered)):
         template = resource.get("spec", {}).get("template")
@@ -63,8 +68,35 @@ def open_pods(rendered: str) -> list[str]:
         if (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsNonRoot"]) != (10001, True):
             found.append(f"{name} does not run as the user of the images")
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
-            found += [f"{name}: {one}" for one in _open_container(container)]
+            found += [f"{name}: {one}" for one in [*_open_container(container), *_wrong_use(pod, container)]]
     return found
+
+
+def differences_from_compose(rendered: str) -> list[str]:
+    """Return the processes that only one of the rendered chart and Docker Compose's profile `pipeline` runs, each with
+    its image. Options of the dashboard differ, since Compose serves it to this machine only."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].values()
+    compose = {_process(one["image"], one["command"]) for one in services if one.get("profiles") == ["pipeline"]}
+    pods = [resource.get("spec", {}).get("template") for resource in filter(None, yaml.safe_load_all(rendered))]
+    chart = {_process(one["image"], one["args"]) for pod in pods if pod for one in pod["spec"]["containers"]}
+    return [f"only in one of Docker Compose and the chart: {one}" for one in sorted(chart ^ compose)]
+
+
+def _process(image: str, arguments: list[str]) -> str:
+    words = ["FILE" if word.startswith("/etc/tailorbird/") else word for word in arguments]
+    words = words[:2] if words[0] == "dashboard" else words
+    return f"{' '.join(words)} in {image.rpartition('/')[2].partition(':')[0]}"
+
+
+def _wrong_use(pod: dict[str, Any], container: dict[str, Any]) -> list[str]:
+    security = pod["securityContext"]
+    return wrong_use(
+        container["image"].rpartition("/")[2],
+        container["args"],
+        user=f"{security['runAsUser']}:{security['runAsGroup']}",
+        mounted=[mount["mountPath"] for mount in container["volumeMounts"]],
+        ports=[port["containerPort"] for port in container.get("ports", [])],
+    )
 
 
 def _open_container(container: dict[str, Any]) -> list[str]:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
 from cdc.topology.reader import read_topology
-from tailorbird.cli.app import app
+from tests.support.parsed_command import COMMAND, parse
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "topologies" / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -27,27 +26,7 @@ def typed(page: Path) -> list[str]:
     return [" ".join(line.split("  #")[0].split()) for line in found if "…" not in line]
 
 
-COMMAND: Any = typer.main.get_command(app)
 COMMANDS = [(page.relative_to(ROOT).as_posix(), line) for page in PAGES for line in typed(page)]
-
-
-def parse(line: str) -> None:
-    """Parse a command as the command line does, without running it; raise ValueError if it would be refused.
-
-    Words in capitals are placeholders; a command without arguments is only named. The shell reads what follows `>`.
-    """
-    name, *words = shlex.split(line.split(" > ")[0])
-    command, context = COMMAND, None
-    try:
-        while True:
-            context = command.make_context(name, words, parent=context)
-            if not hasattr(command, "resolve_command"):
-                return
-            name, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
-            if not words:
-                return
-    except Exception as error:  # click's own errors, of which typer has a copy
-        raise ValueError(f"{line}: {getattr(error, 'message', error)!s}") from error
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[f"{page}: {line}" for page, line in COMMANDS])

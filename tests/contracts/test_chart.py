@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.chart import CHART, EXAMPLES, open_pods
+from tests.chart import CHART, EXAMPLES, differences_from_compose, open_pods
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 TEXT = (CHART / "values.yaml").read_text()
@@ -63,9 +63,38 @@ def test_versions_are_those_of_the_project() -> None:
     assert {chart["version"], chart["appVersion"]} == {version}
 
 
+def pod(**container: Any) -> str:
+    """Return a rendered job whose container has other values than a right one."""
+    right = {
+        "image": "registry.example.org/tailorbird-join:0.1.0",
+        "args": ["join", "/etc/tailorbird/topology.yml", "--table", "orders_wide"],
+        "ports": [{"containerPort": 9464}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"mountPath": "/tmp"}, {"mountPath": "/var/lib/tailorbird"}],
+    }  # fmt: skip
+    security = {"runAsUser": 10001, "runAsGroup": 10001, "runAsNonRoot": True}
+    spec = {"securityContext": security, "containers": [{**right, **container}]}
+    return yaml.safe_dump({"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec": spec}}})
+
+
 def test_a_pod_without_restrictions_is_found() -> None:
-    """The check of `make check-chart` is not satisfied by a root user, a writable root or a missing volume."""
-    container: dict[str, Any] = {"securityContext": {}, "volumeMounts": []}
-    pod = {"securityContext": {"runAsUser": 0, "runAsNonRoot": False}, "containers": [container]}
-    resource = {"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec": pod}}}
-    assert len(open_pods(yaml.safe_dump(resource))) == 6
+    """The check of `make check-chart` is not satisfied by a root user, a writable root, a missing volume, or by a
+    command, an image or a port that do not fit together."""
+    assert open_pods(pod()) == []
+    assert len(open_pods(pod(securityContext={}))) == 3
+    assert len(open_pods(pod(volumeMounts=[]))) == 3
+    assert len(open_pods(pod().replace("runAsUser: 10001", "runAsUser: 0"))) == 2
+    assert len(open_pods(pod(image="tailorbird-index:0.1.0"))) == 1
+    assert len(open_pods(pod(args=["join", "--tables", "t"]))) == 1
+    assert len(open_pods(pod(ports=[{"containerPort": 80}]))) == 1
+
+
+def test_the_chart_runs_the_processes_of_docker_compose() -> None:
+    """A process that only one of them runs is found, as `make check-chart` renders the chart."""
+    found = differences_from_compose(pod())
+    assert not [one for one in found if " join FILE " in one]
+    assert sum(" capture FILE " in one for one in found) == 2
+    [extra] = [one for one in differences_from_compose(pod(args=["join", "x"])) if ": join x in tailorbird-join" in one]
+    assert extra

@@ -19,6 +19,7 @@ from tailorbird.devtools.stack.postgres_service import POSTGRES_FLAGS
 from tailorbird.devtools.stack.service_spec import ServiceSpec, Tools
 from tailorbird.devtools.stack.services import KAFKA_CLUSTER_ID, service_specs
 from tailorbird.devtools.stack.settings import ALL_SERVICES, CAPTURE_LOGIN, Ports, StackSettings
+from tests.support.images_offer import TARGETS, images, instructions, stages, wrong_use
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "src" / "tailorbird" / "devtools" / "stack" / "files"
@@ -169,7 +170,7 @@ def test_dockerfile_builds_hbase_from_the_stack(compose: dict[str, Any]) -> None
 
 
 def test_the_pipeline_runs_every_process_of_its_topology(compose: dict[str, Any]) -> None:
-    """Each source, table and index has a container, whose command the command line accepts."""
+    """Each source, table and index has a container."""
     services = pipeline_services(compose)
     topology = read_file(str(ROOT / "topologies" / "shop.yml"))
     commands = {" ".join(one["command"]) for one in services.values()}
@@ -203,32 +204,49 @@ def test_containers_of_the_pipeline_are_restricted(compose: dict[str, Any]) -> N
     assert len(set(used)) == len(used) == len(services) - 2, "the dashboard has its page, apply ends"
 
 
-def instructions(file: Path) -> list[tuple[str, str]]:
-    """Return the instructions of a Dockerfile with their arguments; continued lines are joined."""
-    text = file.read_text().replace("\\\n", " ")
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return [(word, " ".join(rest.split())) for word, _, rest in (line.partition(" ") for line in lines)]
+def test_the_pipeline_uses_the_images_as_they_are(compose: dict[str, Any]) -> None:
+    """Each container has the image that its command needs, with that image's user and volume. The command line accepts
+    the command. A process with a health check has a port for it."""
+    for name, one in pipeline_services(compose).items():
+        mounted = [volume.split(":")[1] for volume in one["volumes"]]
+        user = one.get("user", images()[one["build"]["target"]].user)
+        assert wrong_use(one["image"], one["command"], user=user, mounted=mounted) == [], name
+        asked = {"TAILORBIRD_METRICS_PORT", "TAILORBIRD_HEALTH_URL"} & one["environment"].keys()
+        assert len(asked) == (0 if one["healthcheck"]["disable"] else 1), name
+    page = pipeline_services(compose)["dashboard"]
+    assert page["environment"]["TAILORBIRD_HEALTH_URL"] == f"http://127.0.0.1:{page['command'][-1]}/health"
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "user", "mounted", "port", "message"),
+    [
+        ("tailorbird-index", "join t.yml", "10001:10001", "/var/lib/tailorbird", 9464, "needs tailorbird-join"),
+        ("tailorbird-join", "join t.yml --tabel t", "10001:10001", "/var/lib/tailorbird", 9464, "--tabel"),
+        ("tailorbird-join", "join t.yml", "0:0", "/var/lib/tailorbird", 9464, "runs as 0:0"),
+        ("tailorbird-join", "join t.yml", "10001:10001", "/data", 9464, "no volume at /var/lib/tailorbird"),
+        ("tailorbird-join", "join t.yml", "10001:10001", "/var/lib/tailorbird", 8080, "uses port 8080"),
+        ("tailorbird-joins", "join t.yml", "10001:10001", "/var/lib/tailorbird", 9464, "not an image"),
+    ],
+)
+def test_a_wrong_use_of_an_image_is_found(
+    image: str, command: str, user: str, mounted: str, port: int, message: str
+) -> None:
+    """The comparison above finds each kind of disagreement, and only that."""
+    [found] = wrong_use(image, command.split(), user=user, mounted=[mounted], ports=[port])
+    assert message in found
 
 
 def test_images_are_pinned_locked_and_not_root() -> None:
     """The base has a version, every package a hash, and each target a fixed user, a health check and a title."""
-    found = instructions(ROOT / "docker" / "Dockerfile")
+    found = instructions()
     [base] = [value for word, value in found if word == "ARG" and value.startswith("BASE=")]
     assert re.fullmatch(r"BASE=docker\.io/library/debian:\d+\.\d+-slim", base)
-    stages: dict[str, list[tuple[str, str]]] = {}
-    name = ""
-    for word, value in found:
-        if word == "FROM":
-            name = value.rpartition(" AS ")[2]
-            stages[name] = []
-        elif name:
-            stages[name].append((word, value))
-    for target in ("capture", "join", "index", "console"):
-        words = dict(stages[target])
+    for target in TARGETS:
+        words = dict(stages()[target])
         assert (words["USER"], words["ENTRYPOINT"]) == ("10001:10001", '["tailorbird"]')
         assert words["HEALTHCHECK"].endswith('CMD ["python3", "/opt/health.py"]')
         assert words["LABEL"] == f'org.opencontainers.image.title="tailorbird-{target}"'
-    [label] = [value for word, value in stages["base"] if word == "LABEL"]
+    [label] = [value for word, value in stages()["base"] if word == "LABEL"]
     project = (ROOT / "pyproject.toml").read_text()
     [version] = re.findall(r'^version = "(.+)"', project, re.MULTILINE)
     assert f'org.opencontainers.image.version="{version}"' in label
