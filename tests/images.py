@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.images_offer import DOCKERFILE, TARGETS
+
 ROOT = Path(__file__).parents[1]
-DOCKERFILE = ROOT / "docker" / "Dockerfile"
-TARGETS = ("capture", "index", "console", "join")
 # What Debian's slim images leave out
 _SLIM = ("exclude=/usr/share/man/*", "exclude=/usr/share/doc/*", "exclude=/usr/share/locale/*")
 _CERTIFICATES = Path("/usr/local/share/ca-certificates")  # of this machine's network
@@ -39,10 +39,7 @@ def build(target: str) -> None:
 def provide_base() -> None:
     """Make the base from Debian's packages unless it is in the store."""
     name = base_name()
-    if (
-        subprocess.run(["buildah", "inspect", "--type", "image", name], capture_output=True, check=False).returncode
-        == 0
-    ):
+    if _stored(name):
         return
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "base.tar"
@@ -86,16 +83,17 @@ def config_of(target: str) -> dict[str, Any]:
 
 
 def sizes(target: str) -> tuple[int, int]:
-    """Return the megabytes of an image, and how many of them no other image has: the layers after the common base."""
+    """Return the megabytes of an image, and how many of them are not in the common base (target `base`)."""
+    common = {layer["digest"] for layer in _layers("base")}
+    layers = _layers(target)
+    own = sum(layer["size"] for layer in layers if layer["digest"] not in common)
+    return sum(layer["size"] for layer in layers) // 1_000_000, own // 1_000_000
+
+
+def _layers(target: str) -> list[dict[str, Any]]:
     manifest = json.loads(_output("inspect", "--type", "image", f"localhost/tailorbird-{target}"))["Manifest"]
-    layers = [layer["size"] for layer in json.loads(manifest)["layers"]]
-    common = [layer["size"] for layer in json.loads(_inspected("wheel"))["layers"]]
-    shared = sum(size for size, other in zip(layers, common, strict=False) if size == other)
-    return sum(layers) // 1_000_000, (sum(layers) - shared) // 1_000_000
-
-
-def _inspected(target: str) -> str:
-    return str(json.loads(_output("inspect", "--type", "image", f"localhost/tailorbird-{target}"))["Manifest"])
+    layers: list[dict[str, Any]] = json.loads(manifest)["layers"]
+    return layers
 
 
 def _output(*arguments: str) -> str:
@@ -105,7 +103,7 @@ def _output(*arguments: str) -> str:
 def main(targets: Sequence[str]) -> None:
     """Build images and print their sizes."""
     provide_base()
-    for target in ("base", "wheel", *(targets or TARGETS)):
+    for target in ("base", *(targets or TARGETS)):
         build(target)
     for target in targets or TARGETS:
         whole, own = sizes(target)

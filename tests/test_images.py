@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.images import TARGETS, built, config_of, mounted, sizes
+from tests.images import built, config_of, mounted, sizes
 from tests.support.contained import Container, writable_folder
+from tests.support.images_offer import TARGETS
 
 pytestmark = [
     pytest.mark.matrix,
