@@ -1,21 +1,26 @@
-"""The single-file agent captures MySQL through a gateway, on a host that has Python and nothing else.
+"""Agents capture MySQL through a gateway: from the single file on a host without pip, and in the images.
 
-`make agent-file` builds the file. The host is the common base of the images: Debian with python3, without pip."""
+`make agent-file` builds the file, `make images` the images and their common base, which is the host: Debian with
+python3."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tailorbird.devtools.stack.proc_stack import Stack
-from tests.images import mounted
+from tests.images import built, config_of, mounted
 from tests.integration.conftest import CapturedDatabase
 from tests.support.contained import USER, Container, writable_folder
 from tests.support.fleet_on_servers import FleetOnServers, policy, rows
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "build" / "tailorbird"
@@ -25,56 +30,94 @@ pytestmark = [
     pytest.mark.matrix,
     pytest.mark.timeout(600),
     pytest.mark.skipif(
-        shutil.which("buildah") is None or os.geteuid() != 0 or not FILE.exists(),
+        shutil.which("buildah") is None or os.geteuid() != 0,
         reason="needs root, buildah, `make images` and `make agent-file`",
     ),
 ]
 
 
-class ContainedFleet(FleetOnServers):
-    """A fleet whose agents run from the single file, in a root file system without pip."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Where processes of a command run: a root file system, their environment, and folders of this machine in it."""
 
     root: Path
-    contained: Container | None = None
+    environ: Mapping[str, str]
+    volumes: Mapping[str, tuple[Path, bool]]
+
+
+class ContainedFleet(FleetOnServers):
+    """A fleet with contained processes: those whose command, `agent` or `gateway`, is in `hosts`."""
+
+    def __init__(self, captured: CapturedDatabase, folder: Path, hosts: Mapping[str, Host]) -> None:
+        super().__init__(captured, folder)
+        self.hosts, self.contained = hosts, dict[str, Container]()
 
     def start(self, name: str, *command: str) -> None:
-        """Start agents contained, gateways as usual."""
-        if command[0] != "agent":
+        """Start a process, contained if its command has a host."""
+        host = self.hosts.get(command[0])
+        if host is None:
             super().start(name, *command)
             return
-        state = writable_folder(self.folder / "home")
+        state = writable_folder(self.folder / "homes" / name)
         for path in [self.folder / name, *(self.folder / name).iterdir()]:
             shutil.chown(path, USER, USER)
-        environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/var/lib/tailorbird"}
-        volumes = {
-            "/usr/local/bin": (FILE.parent, False), "/var/lib/tailorbird": (state, True),
-            str(self.folder): (self.folder, False),
-        }  # fmt: skip
-        self.contained = Container(self.root, environ, volumes)
-        tools = self.contained.run(
-            ["sh", "-c", "command -v pip pip3; python3 -m pip --version; python3 -c 'import grpc'"]
-        )
-        assert (tools.stdout, tools.stderr.count("No module named")) == ("", 2)
-        self.contained.start(["tailorbird", *command], self.folder / f"{name}.log")
+        ports = {key: value for key, value in os.environ.items() if key.startswith("TAILORBIRD_PORT_")}
+        environ = {**host.environ, **ports, "TAILORBIRD_METRICS_PORT": str(free_port())}
+        volumes = {**host.volumes, "/var/lib/tailorbird": (state, True), str(self.folder): (self.folder, False)}
+        self.contained[name] = Container(host.root, environ, volumes)
+        self.contained[name].start(["tailorbird", *command], self.folder / f"{name}.log")
+
+    def close(self) -> None:
+        for one in self.contained.values():
+            one.kill()
+        super().close()
 
 
-@pytest.fixture
-def fleet(stack: Stack, capture: Callable[..., CapturedDatabase], tmp_path: Path) -> Iterator[ContainedFleet]:
-    captured = capture("t")
-    captured.sql("CREATE TABLE t (id INT PRIMARY KEY, mail VARCHAR(20))", "INSERT INTO t VALUES (1, 'a')")
-    for folder in (tmp_path, *list(tmp_path.parents)[:3]):
-        folder.chmod(folder.stat().st_mode | 0o055)
+@contextmanager
+def single_file() -> Iterator[dict[str, Host]]:
+    """Context manager: a host for the single file, with Python and without pip."""
+    if not FILE.exists() or not built("base"):
+        pytest.skip("needs `make images` and `make agent-file`")
     with mounted("base") as root:
-        made = ContainedFleet(captured, tmp_path)
-        made.root = root
+        environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/var/lib/tailorbird"}
+        host = Host(root=root, environ=environ, volumes={"/usr/local/bin": (FILE.parent, False)})
+        command = "command -v pip pip3; python3 -m pip --version; python3 -c 'import grpc'"
+        tools = Container(host.root, environ, host.volumes).run(["sh", "-c", command])
+        assert (tools.stdout, tools.stderr.count("No module named")) == ("", 2)
+        yield {"agent": host}
+
+
+@contextmanager
+def own_images() -> Iterator[dict[str, Host]]:
+    """Context manager: hosts of the images that docs/install.md names for agents and gateways."""
+    targets = {"agent": "capture", "gateway": "console"}
+    if not all(map(built, targets.values())):
+        pytest.skip("needs `make images`")
+    with ExitStack() as closing:
+        roots = {target: closing.enter_context(mounted(target)) for target in targets.values()}
+        environ = {one: dict(word.split("=", 1) for word in config_of(one)["Env"]) for one in roots}
+        yield {
+            command: Host(root=roots[target], environ=environ[target], volumes={})
+            for command, target in targets.items()
+        }
+
+
+@pytest.fixture(params=[single_file, own_images], ids=["single file", "images"])
+def fleet(
+    request: pytest.FixtureRequest, stack: Stack, capture: Callable[..., CapturedDatabase], tmp_path: Path
+) -> Iterator[ContainedFleet]:
+    with request.param() as hosts:
+        captured = capture("t")
+        captured.sql("CREATE TABLE t (id INT PRIMARY KEY, mail VARCHAR(20))", "INSERT INTO t VALUES (1, 'a')")
+        for folder in (tmp_path, *list(tmp_path.parents)[:3]):
+            folder.chmod(folder.stat().st_mode | 0o055)
+        made = ContainedFleet(captured, tmp_path, hosts)
         yield made
-        if made.contained is not None:
-            made.contained.kill()
         made.close()
 
 
-def test_a_host_without_pip_captures(fleet: ContainedFleet) -> None:
-    """The file unpacks itself, dials the gateway, captures a snapshot and later changes, and ends cleanly."""
+def test_a_contained_agent_captures(fleet: ContainedFleet) -> None:
+    """The agent dials the gateway, captures a snapshot and later changes, and is healthy. All processes end cleanly."""
     captured = fleet.captured
     fleet.token = fleet.ask("token", "issue", "anna", "--role", "admin", "--topology", str(captured.file)).split()[0]
     fleet.gateway("g1")
@@ -85,5 +128,10 @@ def test_a_host_without_pip_captures(fleet: ContainedFleet) -> None:
     fleet.until(lambda: rows(captured, "t").keys() == {1}, "the snapshot did not arrive")
     captured.sql("INSERT INTO t VALUES (2, 'b')")
     fleet.until(lambda: rows(captured, "t").keys() == {1, 2}, "the change did not arrive")
-    assert fleet.contained is not None
-    assert fleet.contained.stop() == 0
+    for name, one in fleet.contained.items():
+        port = one.environ["TAILORBIRD_METRICS_PORT"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=20) as answer:
+            assert answer.status == 200, name
+    assert {name: one.stop() for name, one in fleet.contained.items()} == dict.fromkeys(fleet.contained, 0), (
+        fleet.logs()
+    )
