@@ -16,7 +16,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.images import TARGETS, built
+from tests.images import built
+from tests.support.images_offer import TARGETS
 
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "deploy" / "helm" / "tailorbird"
