@@ -64,9 +64,9 @@ images: $(BIN)/tailorbird ## build the container images, with Docker, or as root
 	then for target in capture join index console; do docker build --file docker/Dockerfile --target $$target --tag tailorbird-$$target . || exit 1; done; \
 	else $(BIN)/python -m tests.images; fi
 
-check-images: setup agent-file ## build the images with buildah, start their commands, and capture with them and the single file; needs root
+check-images: setup agent-file ## build the images with buildah, run the demo's stages in them, and capture with the single file; needs root
 	$(BIN)/python -m tests.images
-	$(BIN)/python -m pytest -m matrix tests/test_images.py tests/integration/test_agent_file.py $(ARGS)
+	$(BIN)/python -m pytest -m matrix tests/test_images.py tests/integration/test_images.py tests/integration/test_agent_file.py $(ARGS)
 
 agent-file: $(BIN)/tailorbird $(TOOLS)/ready ## build build/tailorbird: the agent in one file, for hosts without pip
 	@rm -rf build/agent && mkdir -p build/agent
