@@ -17,6 +17,8 @@ from cdc.model.errors import Retriable
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import Collection, RefusedDocument
 
+FORMAT = 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
@@ -30,15 +32,15 @@ class Targets:
 
     def to_json(self) -> bytes:
         """Return the JSON that ZooKeeper stores. The inverse of `load_targets`."""
-        value = {"format": 1, "epoch": self.epoch, "collections": self.collections, "changing": self.changing}
+        value = {"format": FORMAT, "epoch": self.epoch, "collections": self.collections, "changing": self.changing}
         return json.dumps(value).encode()
 
 
 def load_targets(stored: bytes) -> Targets:
     """Parse the JSON that `Targets.to_json` wrote. Raises KeyError or ValueError for other content."""
     value = orjson.loads(stored)
-    if value["format"] != 1:
-        raise ValueError(f"targets of format {value['format']}, this version reads format 1")
+    if value["format"] != FORMAT:
+        raise ValueError(f"targets of format {value['format']}, this version reads format {FORMAT}")
     return Targets(epoch=value["epoch"], collections=tuple(value["collections"]), changing=value["changing"])
 
 

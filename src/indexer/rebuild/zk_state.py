@@ -29,16 +29,22 @@ class StoredTargets:
         self._client, self._collection = client, collection
         self._node = f"{parent_node(peer)}/targets"
 
-    def read(self) -> Targets:
-        """Return the targets, including all earlier writes. Raises Retriable while ZooKeeper is unavailable."""
+    def stored(self) -> bytes | None:
+        """Return the stored value, including all earlier writes; None if there is none."""
         with answering():
             # Without sync a follower may return an old value. Bounded: kazoo holds calls while it has no connection,
             # and batches must go back to HBase in time.
             self._client.sync_async("/").get(timeout=ANSWER_SECONDS)
             try:
-                stored, _ = self._client.get_async(self._node).get(timeout=ANSWER_SECONDS)
+                value: bytes = self._client.get_async(self._node).get(timeout=ANSWER_SECONDS)[0]
             except NoNodeError:
-                return Targets(epoch=0, collections=(self._collection,))
+                return None
+            return value
+
+    def read(self) -> Targets:
+        """Return the targets, including all earlier writes. Raises Retriable while ZooKeeper is unavailable."""
+        if (stored := self.stored()) is None:
+            return Targets(epoch=0, collections=(self._collection,))
         try:
             return load_targets(stored)
         except (KeyError, ValueError, TypeError) as error:

@@ -44,6 +44,12 @@ class StoredLayouts:
             ids = [int(key.rpartition(b"/")[2]) for key, _ in table.scan(row_prefix=layout_rows_prefix(self._table))]
         return self.layout(max(ids)) if ids else None
 
+    def stored(self) -> list[bytes]:
+        """Return all layouts as they are stored, also those that this version cannot read. Raises Retriable."""
+        with self._layouts_table() as table:
+            rows = table.scan(row_prefix=layout_rows_prefix(self._table), columns=[_COLUMN])
+            return [cells[_COLUMN] for _, cells in rows if _COLUMN in cells]
+
     @contextlib.contextmanager
     def _layouts_table(self) -> Iterator[happybase.Table]:
         host, _, port = self._thrift.rpartition(":")

@@ -22,7 +22,7 @@ from tailorbird.cli import (
 from tailorbird.cli.api import cli_api_serve
 from tailorbird.cli.api.cli_remote import RemoteGroup, remote_options
 from tailorbird.cli.capture import cli_binlog, cli_capture, cli_ddl, cli_poll, cli_rewind, cli_schema, cli_snapshot
-from tailorbird.cli.change import cli_apply, cli_plan, cli_versions_here
+from tailorbird.cli.change import cli_apply, cli_plan, cli_upgrade, cli_versions_here
 from tailorbird.cli.fleet import cli_agent, cli_fleet, cli_gateway
 from tailorbird.cli.index import cli_index
 from tailorbird.cli.join import cli_explain, cli_join, cli_state, cli_submit
@@ -59,6 +59,7 @@ app.command("acls")(cli_acls.acls)
 app.command("api")(cli_api_serve.api)
 app.command("apply")(cli_apply.apply)
 app.command("plan")(cli_plan.plan)
+app.command("upgrade")(cli_upgrade.upgrade)
 app.command("versions")(cli_versions_here.versions)
 app.command("capture")(cli_capture.capture)
 app.command("dashboard")(cli_dashboard.dashboard)

@@ -172,6 +172,7 @@ def test_the_queue_is_bounded(served: ServedApi) -> None:
     assert (problem(answer)["status"], answer.headers["Retry-After"]) == (429, "6")
     assert served.audit.lines[-1]["outcome"] == "refused"
     assert client.operation("shop", started[-1].id).state == "waiting"
+    assert client.status("shop").exit_code == 1  # short commands have a queue of their own
     for one in reversed(started):
         assert client.cancel("shop", one.id).state == "cancelled"
     wait_for(lambda: all(client.operation("shop", one.id).ended_ms for one in started), "they do not end", 10)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tailorbird.verify.findings import INCOMPLETE, Outcome, Until
 
-_FORMAT = 1
+FORMAT = 1
 MOST_FINDINGS = 20  # stored per table
 _LONGEST = 200  # characters of a value
 
@@ -80,7 +80,7 @@ class CheckRun:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object that the topic stores. An empty `until` is omitted: earlier versions reject it."""
-        stored = {"format": _FORMAT, **asdict(self)}
+        stored = {"format": FORMAT, **asdict(self)}
         for one in stored["checked"]:
             if not one["until"]:
                 del one["until"]
@@ -90,8 +90,8 @@ class CheckRun:
 def run_of(stored: Mapping[str, Any]) -> CheckRun:
     """Return the run in a stored JSON object. Raises ValueError for another format, and LookupError, TypeError or
     AttributeError for an object that is no run."""
-    if stored["format"] != _FORMAT:
-        raise ValueError(f"format {stored['format']}, expected {_FORMAT}")
+    if stored["format"] != FORMAT:
+        raise ValueError(f"format {stored['format']}, expected {FORMAT}")
     checked = tuple(_result_of(one) for one in stored["checked"])
     fields = {name: value for name, value in stored.items() if name != "format"}
     return CheckRun(**{**fields, "checked": checked})

@@ -28,6 +28,8 @@ RIGHTS: Mapping[str, tuple[Role, bool]] = {
     "explain": ("admin", False),
     "dead-letters show": ("admin", False),
 }
+# commands that may take long: they must not keep the others from running
+_LONG = frozenset({"wait", "verify", "apply", "dead-letters replay"})
 # options whose text is a name, never a value of a row: the audit log shows them
 _NAMES = frozenset({"stage", "table", "source", "column", "until"})
 
@@ -71,6 +73,11 @@ class RemoteCommand:
     def writes(self) -> bool:
         """Return whether the command can change something."""
         return RIGHTS[self.name][1]
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the command may take longer than some seconds."""
+        return self.name in _LONG
 
     @property
     def is_audited(self) -> bool:

@@ -76,7 +76,7 @@ class Api:
         line = served.begin(who, command, chosen.audited(given)) if chosen.is_audited else None
         operation = Operation(
             id=secrets.token_hex(8), topology=name, command=command, by=who.name, arguments=arguments,
-            created_ms=time.time_ns() // 1_000_000, ended=lambda one: served.end(line, one),
+            created_ms=time.time_ns() // 1_000_000, long=chosen.is_long, ended=lambda one: served.end(line, one),
         )  # fmt: skip
         try:
             return self.operations.start(operation)

@@ -29,7 +29,8 @@ class OutputLine:
 class Operation:
     """A command that runs, waits or has ended. `by` is the name of the operator, `arguments` the command line.
 
-    Times are milliseconds since 1970. The lock of `Operations` protects it."""
+    `long`: it may take longer than some seconds. Times are milliseconds since 1970. The lock of `Operations` protects
+    it."""
 
     id: str
     topology: str
@@ -37,6 +38,7 @@ class Operation:
     by: str
     arguments: Sequence[str]
     created_ms: int
+    long: bool = True
     ended: Callable[[Operation], None] = lambda _: None
     state: State = "waiting"
     exit_code: int | None = None

@@ -34,6 +34,7 @@ def tailorbird_command(arguments: Sequence[str]) -> Sequence[str]:
 class Operations:
     """The operations of one API. `command` returns the command line of a process. Thread-safe.
 
+    Of long operations `running` run at a time and `waiting` wait, and as many of the others.
     The newest `MOST_KEPT` that have ended are kept. `close` ends all processes."""
 
     def __init__(
@@ -47,20 +48,21 @@ class Operations:
         self._command, self._most, self._kept = command, waiting, kept
         self._changed = threading.Condition()
         self._known: OrderedDict[str, Operation] = OrderedDict()
-        self._queue: deque[Operation] = deque()
+        self._queues: dict[bool, deque[Operation]] = {True: deque(), False: deque()}  # long operations, and others
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._closed = False
-        for number in range(running):
-            threading.Thread(target=self._work, name=f"operation {number}", daemon=True).start()
+        for queue in [*self._queues.values()] * running:
+            threading.Thread(target=self._work, args=(queue,), name="operation", daemon=True).start()
 
     def start(self, operation: Operation) -> Operation:
         """Queue an operation. Raises QueueFull if too many wait."""
         with self._changed:
-            if len(self._queue) >= self._most or self._closed:
-                what = f"{len(self._queue)} operations wait already"
+            queue = self._queues[operation.long]
+            if len(queue) >= self._most or self._closed:
+                what = f"{len(queue)} operations wait already"
                 raise QueueFull(what, "try again later, or cancel some", retry_after=5.0)
             self._known[operation.id] = operation
-            self._queue.append(operation)
+            queue.append(operation)
             over = [one.id for one in self._known.values() if one.over]
             for old in over[: max(0, len(over) - self._kept)]:
                 del self._known[old]
@@ -93,9 +95,10 @@ class Operations:
         with self._changed:
             if operation.over:
                 raise UsageError(f"operation {operation.id} has ended", "there is nothing to cancel")
-            waited = operation in self._queue
+            queue = self._queues[operation.long]
+            waited = operation in queue
             if waited:
-                self._queue.remove(operation)
+                queue.remove(operation)
                 operation.ended_ms = _now_ms()
             operation.state = "cancelled"
             process = self._processes.get(operation.id)
@@ -110,9 +113,10 @@ class Operations:
         with self._changed:
             self._closed = True
             left = list(self._processes.values())
-            for operation in self._queue:
-                operation.state, operation.ended_ms = "cancelled", _now_ms()
-            self._queue.clear()
+            for queue in self._queues.values():
+                for operation in queue:
+                    operation.state, operation.ended_ms = "cancelled", _now_ms()
+                queue.clear()
             self._changed.notify_all()
         threads = [threading.Thread(target=_end, args=(process,)) for process in left]
         for thread in threads:
@@ -120,13 +124,13 @@ class Operations:
         for thread in threads:
             thread.join()
 
-    def _work(self) -> None:
+    def _work(self, queue: deque[Operation]) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closed)
+                self._changed.wait_for(lambda: queue or self._closed)
                 if self._closed:
                     return
-                operation = self._queue.popleft()
+                operation = queue.popleft()
                 operation.state, operation.began_ms = "running", _now_ms()
             self._run(operation)
 
