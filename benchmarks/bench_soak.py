@@ -28,12 +28,14 @@ from benchmarks.ending import end
 from benchmarks.index.chart import charts, growth
 from benchmarks.page import bullets, page, write_page
 from benchmarks.soak.events import Events
-from benchmarks.soak.samples import Samples, children, command_of, disk, held_by, topics
-from benchmarks.soak.servers import HBASE_MINUTES, hurried_topology, hurry
+from benchmarks.soak.samples import Samples, children, command_of, disk, heap_after_collection, held_by, topics
+from benchmarks.soak.servers import HBASE_MINUTES, forget_deletes_soon, hurried_topology, hurry
 from cdc.model.errors import TailorbirdError
 
 _STAGES = {"ingest": "captures", "joins": "join", "indexer": "indexer"}
 _DISKS = {"Kafka": "data/kafka", "HBase": "data/hbase", "Solr": "data/solr", "checkpoints": "checkpoints"}
+_WITH_HEAP = "join: MiB"
+_COLLECT = 180.0
 _GROWTH = 0.10
 _EVERY = 5.0
 
@@ -74,12 +76,14 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     world.command("apply", str(world.file))
     world.run()
     world.complete()
+    forget_deletes_soon(world.stack.addresses()["kafka"])
+    heaps = Heaps()
     events, samples, random = Events(world, Random(options.seed)), Samples(), Random(options.seed + 1)
     began = time.monotonic()
     with world.traffic(options.rate) as changes:
         due = began + options.every
         while (passed := time.monotonic() - began) < 60 * options.minutes:
-            samples.add(passed / 60, _sample(world))
+            samples.add(passed / 60, _sample(world, heaps))
             changes()
             if time.monotonic() > due:
                 events.next()
@@ -88,7 +92,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
         made = changes()
     world.complete()
     events.verify()
-    grown = {name: growth(values) for name, values in samples.series.items()}
+    grown = {name: growth(values) for name, values in samples.series.items() if name != _WITH_HEAP}
     _write(options, samples, grown, events, made)
     bad = [f"{name} grew by {share:.0%}" for name, share in grown.items() if share > _GROWTH] + events.different
     for line in bad:
@@ -96,7 +100,25 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _sample(world: World) -> dict[str, float]:
+class Heaps:
+    """The heap of the join, after a collection every few minutes. Its resident memory alone says little: a JVM uses
+    its maximum (1 GiB) before it returns anything."""
+
+    def __init__(self) -> None:
+        self._due, self._values = 0.0, dict[str, float]()
+
+    def values(self, pid: int, resident: float) -> dict[str, float]:
+        """Return the newest values; `pid` and `resident` (MiB) are of the join's process and its descendants."""
+        if time.monotonic() >= self._due and (found := heap_after_collection(pid)) is not None:
+            self._due = time.monotonic() + _COLLECT
+            self._values = {
+                "join: heap in use, MiB": found.used,
+                "join: MiB outside the heap": resident - found.committed,
+            }
+        return self._values
+
+
+def _sample(world: World, heaps: Heaps) -> dict[str, float]:
     """Return the current value of every series. While a killed process is away, it has the value of what runs."""
     values: dict[str, float] = {}
     for pid in children(world.pid):
@@ -105,6 +127,8 @@ def _sample(world: World) -> dict[str, float]:
             held = held_by(pid)
             for what, value in (("MiB", held.memory), ("files", held.files), ("threads", held.threads)):
                 values[f"{stage}: {what}"] = values.get(f"{stage}: {what}", 0.0) + value
+            if stage == "join":
+                values |= heaps.values(pid, held.memory)
     values |= {f"disk of {name}, MiB": disk(world.home / where) for name, where in _DISKS.items()}
     values["topics"] = topics(world.stack.addresses()["kafka"])
     return values
@@ -117,7 +141,9 @@ def _write(options: argparse.Namespace, samples: Samples, grown: dict[str, float
     lines = ["| quantity | mean of the last third | growth since the middle third |", "|---|--:|--:|"]
     for name, values in samples.series.items():
         last = values[2 * len(values) // 3 :]
-        lines.append(f"| {name} | {sum(last) / max(1, len(last)):,.0f} | {grown[name]:+.1%} |")
+        lines.append(
+            f"| {name} | {sum(last) / max(1, len(last)):,.0f} | {f'{grown[name]:+.1%}' if name in grown else '–'} |"
+        )
     counted = ", ".join(f"{name}: {count}" for name, count in sorted(events.done.items()))
     differences = f"differences found by verifications: {len(events.different)}"
     facts = [machine(), f"{datetime.now(UTC):%Y-%m-%d}", f"{made:,} changes", counted, differences]

@@ -1,14 +1,18 @@
-"""Sample what the processes of a pipeline and its servers hold: memory, file handles, threads, disk, topics."""
+"""Sample what the processes of a pipeline and its servers hold: memory, file handles, threads, heap, disk, topics."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
+
+from cdc.model.errors import TailorbirdError
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -33,9 +37,11 @@ class Samples:
     series: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, minute: float, values: Mapping[str, float]) -> None:
-        """Add one sample. A series that begins later has zeros before."""
-        for name, value in values.items():
-            self.series.setdefault(name, [0.0] * len(self.minutes)).append(value)
+        """Add one sample. A series that begins later has zeros before; one without a value repeats its last one."""
+        for name in values:
+            self.series.setdefault(name, [0.0] * len(self.minutes))
+        for name, known in self.series.items():
+            known.append(values.get(name, known[-1] if known else 0.0))
         self.minutes.append(minute)
 
 
@@ -56,6 +62,39 @@ def command_of(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """The heap of a JVM (MiB): what it has taken from the system, and what its objects use."""
+
+    committed: float
+    used: float
+
+
+def heap(text: str) -> Heap:
+    """Return what `jcmd PID GC.heap_info` prints for the serial collector. Raises ValueError for another text."""
+    found = re.findall(r"generation\s+total (\d+)K, used (\d+)K", text)
+    if not found:
+        raise ValueError(f"no generations in {text[:300]!r}")
+    return Heap(sum(int(total) for total, _ in found) / 1024, sum(int(used) for _, used in found) / 1024)
+
+
+def heap_after_collection(pid: int) -> Heap | None:
+    """Collect the garbage of a process's JVM and return its heap; None if no JVM runs below the process.
+
+    Raises TailorbirdError without `jcmd`, a part of every JDK."""
+    jcmd = shutil.which("jcmd")
+    if jcmd is None:
+        raise TailorbirdError("no command jcmd", "install a JDK; a Java runtime does not have it")
+    found = [one for one in _descendants(pid) if Path(command_of(one).split(" ")[0]).name == "java"]
+    if not found:
+        return None
+    texts = [
+        subprocess.run([jcmd, str(found[0]), command], capture_output=True, text=True, check=False, timeout=60).stdout
+        for command in ("GC.run", "GC.heap_info")
+    ]
+    return heap(texts[1]) if "generation" in texts[1] else None  # it ends in the meantime
 
 
 def disk(folder: Path) -> float:

@@ -25,6 +25,7 @@ _KAFKA = {
     "log.cleaner.backoff.ms": "5000",
     "log.cleaner.min.cleanable.ratio": "0.2",
 }
+_TOMBSTONES_MS = str(10 * 60_000)
 HBASE_MINUTES = 3
 
 
@@ -34,6 +35,20 @@ def hurry(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     brokers = [str(one.id) for one in admin.describe_cluster().result(30).nodes]
     resources = [ConfigResource(ResourceType.BROKER, one, incremental_configs=entries) for one in brokers]
+    _alter(admin, resources)
+
+
+def forget_deletes_soon(bootstrap: str) -> None:
+    """Have Kafka keep the tombstones of the existing compacted topics for minutes. Their own setting is a week."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    names = [name for name in admin.list_topics(timeout=20).topics if not name.startswith("__")]
+    found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
+    compacted = [one.name for one, future in found.items() if future.result(30)["cleanup.policy"].value == "compact"]
+    kept = ConfigEntry("delete.retention.ms", _TOMBSTONES_MS, incremental_operation=AlterConfigOpType.SET)
+    _alter(admin, [ConfigResource(ResourceType.TOPIC, name, incremental_configs=[kept]) for name in compacted])
+
+
+def _alter(admin: AdminClient, resources: list[ConfigResource]) -> None:
     for future in admin.incremental_alter_configs(resources).values():
         future.result(30)
 

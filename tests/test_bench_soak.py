@@ -1,0 +1,30 @@
+"""The soak's samples: a value per series and moment, and the heap of a JVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.soak.samples import Heap, Samples, heap
+
+PRINTED = """4242:
+ def new generation   total 78656K, used 20480K [0x00000000c0000000, 0x00000000c5550000, 0x00000000d5550000)
+  eden space 69952K,  18% used [0x00000000c0000000, 0x00000000c0c8f2c8, 0x00000000c4450000)
+ tenured generation   total 174784K, used 102400K [0x00000000d5550000, 0x00000000dfffc000, 0x0000000100000000)
+   the space 174784K,   2% used [0x00000000d5550000, 0x00000000d59e2270, 0x00000000d59e2400, 0x00000000dfffc000)
+ Metaspace       used 91230K, committed 92160K, reserved 1179648K
+"""
+
+
+def test_every_series_has_a_value_for_every_moment() -> None:
+    """A process that is away keeps its last value, one that begins later has zeros before."""
+    samples = Samples()
+    for minute, values in enumerate([{"a": 1.0}, {"b": 2.0}, {"a": 3.0, "b": 4.0}]):
+        samples.add(minute, values)
+    assert samples.series == {"a": [1.0, 1.0, 3.0], "b": [0.0, 2.0, 4.0]}
+
+
+def test_a_heap_is_the_sum_of_its_generations() -> None:
+    """Metaspace is no part of the heap."""
+    assert heap(PRINTED) == Heap(committed=(78656 + 174784) / 1024, used=120.0)
+    with pytest.raises(ValueError, match="no generations"):
+        heap("4242:\n garbage-first heap total 1K\n")
