@@ -37,7 +37,7 @@ def test_a_machine_without_an_archive_is_refused(sources: str) -> None:
 
 # hosts that files must name: of XML's vocabularies
 PUBLIC = {"ant.apache.org", "maven.apache.org", "json-schema.org", "www.w3.org", "www.eclipse.org", "xmlns.jcp.org"}
-LOCAL = re.compile(r"127(\.0\.0\.1)?|localhost|[a-z]+|[a-z.-]+\.example(\.com)?|.*[{$<].*")
+LOCAL = re.compile(r"127(\.0\.0\.1)?|localhost|[a-z]+|[a-z.-]+\.example(\.(com|org))?|.*[{$<].*")
 
 
 def test_no_registry_is_named() -> None:
