@@ -462,7 +462,7 @@ def test_an_mcp_client_searches_and_explains_rows(thread: RunningPipeline) -> No
 def test_the_api_answers_like_the_command_line(thread: RunningPipeline) -> None:
     """Over the API, commands print what they print here, with the same exit codes."""
     thread.must_be_equal()
-    file, name = thread.topology.file, thread.topology.name
+    file, name, source = thread.topology.file, thread.topology.name, thread.topology.sources["shop"]
     with api_process(file, thread.pipeline.environ) as remote:
         client = Client(remote["TAILORBIRD_API"], token=remote["TAILORBIRD_API_TOKEN"])
         id_ = client.search(name, "sales", sort="id", limit=1).rows[0]["values"]["id"]
@@ -475,8 +475,23 @@ def test_the_api_answers_like_the_command_line(thread: RunningPipeline) -> None:
         assert {one["name"] for one in formats} >= {"positions", "schema history", "checkpoints", "layouts"}
         status = client.status(name)
         assert (status.exit_code, {one["kind"] for one in status.entries}) == (0, {"process", "index"}), status
-        assert next(client.events(f"topologies/{name}/dashboards/sales/events")).kind == "cut"
+        events = f"topologies/{name}/dashboards/sales/events"
+        first = next(client.events(events))
+        assert first.kind == "cut"
+        with (
+            pymysql.connect(
+                host=source.hostname,
+                port=source.port,
+                user=LOAD_LOGIN.user,
+                password=LOAD_LOGIN.password,
+                autocommit=True,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute("UPDATE shop.products SET title = 'by event' WHERE id = 1")
         assert tailorbird("wait", name, "--source", "shop", "--now", environ=remote).returncode == 0
+        changed = next(one for one in client.events(events, first.id) if one.kind == "rows")
+        assert {row["values"]["product"] for row in changed.data["rows"]} == {"by event"}, changed
         outcome = client.run(name, "verify", stage=["index"])
         verdicts_ = [one["outcome"] for one in outcome.entries if one["kind"] == "verdict"]
         assert (outcome.exit_code, set(verdicts_)) == (0, {"equal"}), outcome.lines

@@ -36,7 +36,8 @@ from tests.tailorbird.test_mcp import FakeAnswers
 
 # prints its arguments, or behaves like a command that fails or takes long
 SCRIPT = """
-import json, sys, time
+import json, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it otherwise
 words = sys.argv[1:]
 if words[0] == "wait":
     print("waiting for a commit", file=sys.stderr, flush=True)
