@@ -55,7 +55,10 @@ class FakeAnswers:
         return {"response": {"numFound": 1, "docs": [document]}}
 
     def cut(self) -> Mapping[str, Any]:
-        return {"sources": {"s": {"gtid_set": "u:1-9"}}, "timestamp_ms": 5}
+        return {"sources": {"s": {"gtid_set": "u:1-9"}}, "timestamp_ms": 4}
+
+    def version(self) -> int | None:
+        return 10  # later than the timestamp says
 
     def verification(self) -> Mapping[str, Any]:
         return {"verdict": "equal", "results": []}

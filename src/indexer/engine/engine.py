@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from cdc.topology.topology import Index, Topology
 from indexer.foreign.writer import ConditionalCollection
-from indexer.index.barriers import positions_of
+from indexer.index.barriers import positions_of, version_of
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import Collection
 from indexer.solr.solr_collection import SolrCollection
@@ -20,7 +20,8 @@ class SearchCollection(Collection, ConditionalCollection, Protocol):
 
     - `know_fields` returns the fields that the collection lacks; `field_types` the type of each field.
     - `converted` converts a document for the fields of the collection. It raises ValueError if it does not fit.
-    - `barriers` returns the barriers that queries see, with timestamp, number of buckets and positions.
+    - `barriers` returns the barriers that queries see, with version, timestamp, number of buckets and
+      positions.
     - `visible_timestamp` returns the timestamp (ms) up to which queries see every row, or None.
     - `purge_tombstones` deletes tombstones older than `before_ms` and the last complete barrier, and returns their
       number.
@@ -59,6 +60,17 @@ def visible_positions(topology: Topology, index: Index) -> dict[str, Mapping[str
     found = open_collection(topology, index)
     try:
         return positions_of(found.barriers())
+    finally:
+        found.close()
+
+
+def visible_version(topology: Topology, index: Index) -> int | None:
+    """Return the version (`_fence`) up to which queries of an index see every row.
+
+    None before every salt bucket has a barrier. Raises Retriable while the engine is unavailable."""
+    found = open_collection(topology, index)
+    try:
+        return version_of(found.barriers())
     finally:
         found.close()
 

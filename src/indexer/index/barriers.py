@@ -17,6 +17,14 @@ def timestamp_of(barriers: Sequence[Mapping[str, Any]]) -> int | None:
     return min(int(each[fields.TIMESTAMP]) for each in barriers)
 
 
+def version_of(barriers: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the version (`_fence`) up to which queries see every row: the least of the barriers of all buckets, or
+    None if a bucket has none. A batch may have a later version than its timestamp says."""
+    if not _complete(barriers):
+        return None
+    return min(int(each[fields.FENCE]) for each in barriers)
+
+
 def positions_of(barriers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Return, by source, the position (sequence, gtid_set, offset) up to which queries see everything.
 

@@ -251,7 +251,7 @@ class OpenSearchCollection:
             raise Retriable(f"OpenSearch does not refresh all shards of {self._name}", "wait: this ends without action")
 
     def barriers(self) -> list[dict[str, Any]]:
-        """Return the barriers that searches see: timestamp, number of buckets and positions."""
+        """Return the barriers that searches see: version, timestamp, number of buckets and positions."""
         wanted = {"size": _BARRIERS, "query": {"term": {fields.KIND: fields.BARRIER}}}
         return [dict(hit["_source"]) for hit in self.search(wanted)["hits"]["hits"]]
 

@@ -202,12 +202,12 @@ def test_changes_of_an_index_resume_at_a_position(served: ServedApi) -> None:
     """A client that names its last position gets the rows that changed since, then the new position."""
     path = f"{SHOP}/dashboards/sales/events"
     first = next(served.client("view").events(path))
-    assert (first.kind, first.id) == ("cut", "5")
-    rows, cut = islice(served.client("view").events(path, "3"), 2)
+    assert (first.kind, first.id) == ("cut", "10")
+    rows, cut = islice(served.client("view").events(path, "6"), 2)
     assert (rows.kind, rows.id) == ("rows", "")
     row = {"key": "row-1", "values": {"name": "Ann", "amount": 2}}
     assert (rows.data["rows"], rows.data["deleted"]) == ([row], ["row-1"])
-    assert (cut.kind, cut.id) == ("cut", "5")
+    assert (cut.kind, cut.id) == ("cut", "10")
     assert str(served.answers.asked[-1]["fq"]).startswith("['_fence:{7 TO 11]'")
     headers = {"Authorization": f"Bearer {TOKENS['view']}", "Last-Event-ID": "three"}
     assert problem(httpx.get(f"{served.url}/v1/{path}", headers=headers))["status"] == 400

@@ -1,8 +1,8 @@
 """Changes of an index, in the order in which they became visible, from a position on.
 
-A position is the timestamp (ms) up to which queries see every row. Every row that was written later than a position,
-and not later than the next one, is reported between the two. So a client that resumes at its last position misses no
-row."""
+A position is the version of rows (`_fence`) up to which queries see every row. Every row with a later version than a
+position, and not a later one than the next position, is reported between the two. So a client that resumes at its last
+position misses no row."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ class IndexChanges:
         """Yield what changed after a position, and the new position; nothing if there is none.
 
         Without a position, only the current one. Raises Retriable while a server is unavailable."""
-        cut = self._answers.cut()
-        reached = cut["timestamp_ms"]
+        cut, reached = self._answers.cut(), self._answers.version()  # in this order: the cut promises no more
         if reached is None or (position is not None and reached <= position):
             return
         if position is not None:
@@ -50,8 +49,8 @@ class IndexChanges:
         hidden = not board.keys <= set(names)
         params: dict[str, Any] = {
             "q": "*:*",
-            # a fence is twice the timestamp, and one more for a delete
-            "fq": [f"{FENCE}:{{{2 * position + 1} TO {2 * reached + 1}]", f"-{KIND}:{BARRIER}"],
+            # a delete has one more than the rows of its batch
+            "fq": [f"{FENCE}:{{{position + 1} TO {reached + 1}]", f"-{KIND}:{BARRIER}"],
             "fl": ",".join(dict.fromkeys([UNIQUE_KEY, KIND, *names])),
             "sort": f"{FENCE} asc, {UNIQUE_KEY} asc",
             "rows": ROWS_AT_ONCE,

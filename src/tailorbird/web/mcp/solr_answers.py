@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc.topology.topology import Dashboard, Topology
-from indexer.engine.engine import visible_positions, visible_timestamp
+from indexer.engine.engine import visible_positions, visible_timestamp, visible_version
 from tailorbird.verify.checks.check_status import check_statuses
 from tailorbird.verify.checks.kafka_runs import RunsReader
 from tailorbird.verify.findings import WORST_FIRST
@@ -41,6 +41,10 @@ class DashboardAnswers:
             "sources": {source: dict(one) for source, one in positions.items()},
             "timestamp_ms": visible_timestamp(self._topology, self._index) if positions else None,
         }
+
+    def version(self) -> int | None:
+        """Return the version of rows (`_fence`) up to which queries of the index see every row, None before that."""
+        return visible_version(self._topology, self._index)
 
     def verification(self) -> Mapping[str, Any]:
         """Return the last result of each stage of the topology's checks that compares this table and index."""
