@@ -251,7 +251,7 @@ class SolrCollection:
         return timestamp_of(self.barriers())
 
     def barriers(self) -> list[dict[str, Any]]:
-        """Return the barriers that queries see: version, timestamp, number of buckets, positions, and time of posting."""
+        """Return the barriers that queries see: version, timestamp, number of buckets, positions, time of posting."""
         fl = f"{fields.FENCE},{fields.TIMESTAMP},{fields.BUCKETS},{fields.POSITIONS},{fields.INDEXED_AT}"
         found: list[dict[str, Any]] = self._search(f"{fields.KIND}:{fields.BARRIER}", fl=fl, rows="300")["docs"]
         return found
