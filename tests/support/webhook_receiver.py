@@ -34,12 +34,14 @@ def receiver(*statuses: int) -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
             kept.requests.append((self.path, dict(self.headers.items()), body))
             self.send_response(kept.statuses.pop(0) if kept.statuses else 204)
             self.send_header("Location", f"{kept.url}/elsewhere")
             self.send_header("Content-Length", "0")
             self.end_headers()
+
+        do_GET = do_POST
 
         def log_message(self, format: str, *args: object) -> None:
             """Do not log requests."""

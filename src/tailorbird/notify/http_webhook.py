@@ -7,25 +7,16 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from email.message import Message
 from http.client import HTTPException
-from typing import IO, Any
+from typing import Any
 
 from cdc.model.errors import Retriable, Skippable
 from cdc.topology.hooks.webhook import Webhook
 from tailorbird.notify.cloud_events import signed
+from tailorbird.operate.probes.http_redirects import NoRedirect
 
 _TIMEOUT = 10.0
 _AGAIN = frozenset({408, 425, 429})
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect could name another host, to which nothing may be sent."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> None:
-        return None
 
 
 def post(hook: Webhook, event: Mapping[str, Any]) -> None:
@@ -39,7 +30,7 @@ def post(hook: Webhook, event: Mapping[str, Any]) -> None:
         trusted = ssl.create_default_context(cafile=hook.ca_file or None)
         # no proxy of the environment: the receiver is what the topology names
         opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted), _NoRedirect
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusted), NoRedirect
         )
         with opener.open(request, timeout=_TIMEOUT) as answer:
             answer.read(1)

@@ -10,6 +10,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import orjson
 
 from cdc.model.tls import SearchServer
+from tailorbird.operate.probes.http_redirects import NoRedirect
 
 _TIMEOUT = 3.0
 
@@ -28,7 +29,7 @@ def opensearch_problem(server: SearchServer) -> str:
         if server.url.startswith("https:"):
             handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=server.ca_file)))
         asked = Request(f"{server.url}/_cluster/health?local=true", headers=headers)
-        with build_opener(*handlers).open(asked, timeout=_TIMEOUT) as answer:
+        with build_opener(*handlers, NoRedirect).open(asked, timeout=_TIMEOUT) as answer:
             orjson.loads(answer.read())
     except HTTPError as error:
         return f"HTTP {error.code}"

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
+from tailorbird.operate.probes.http_redirects import NoRedirect
 
 TOKEN = "TAILORBIRD_FLEET_TOKEN"
 _PART = 1000  # entries of a list in one response
@@ -33,9 +34,10 @@ class FleetApi:
     def __init__(self, address: str, ca: Path, token: str) -> None:
         self._address, self._token = address.removeprefix("https://").rstrip("/"), token
         try:
-            self._context = ssl.create_default_context(cafile=str(ca))
+            context = ssl.create_default_context(cafile=str(ca))
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"{ca}: {error}", "--ca with the ca.pem of `tailorbird fleet ca init`") from error
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirect)
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Send a request and return the JSON of the response.
@@ -65,7 +67,7 @@ class FleetApi:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         try:
             request = urllib.request.Request(url, content, headers, method=method)
-            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._context) as answer:
+            with self._opener.open(request, timeout=_TIMEOUT) as answer:
                 return orjson.loads(answer.read()), answer.headers.get("X-Total-Count")
         except urllib.error.HTTPError as error:
             raise _refused(error.code, error.read(65536)) from error
