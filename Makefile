@@ -212,9 +212,9 @@ constraints: $(TOOLS)/ready ## update locks/ to the newest versions: make constr
 audit: $(TOOLS)/ready ## compare the locked versions with known vulnerabilities; it needs the network
 	$(TOOLS)/bin/python -m tests.audit $(ARGS)
 
-# needs root, buildah and mmdebstrap, or Docker; and Go, for Helm
-release: setup images agent-file helm ## build wheel, sources, images, chart, agent and SBOM of this version into build/release
-	$(BIN)/python -m tests.release $(HELM) build/tailorbird build/release $(ARGS)
+# needs root, buildah and mmdebstrap, or Docker; and Go, for Helm. IMAGES=no leaves out the images.
+release: setup $(if $(filter no,$(IMAGES)),,images) agent-file helm ## build wheel, sources, images, chart, agent and SBOM of this version into build/release
+	$(BIN)/python -m tests.release $(HELM) build/tailorbird build/release $(if $(filter no,$(IMAGES)),--without-images)
 
 sbom: setup ## list all packages, jars and servers with their hashes in build/sbom.json (CycloneDX)
 	@mkdir -p build; $(BIN)/python -m tailorbird.devtools.stack.file_sbom locks/*.txt > build/sbom.json; echo build/sbom.json
