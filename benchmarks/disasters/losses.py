@@ -112,6 +112,8 @@ def _full(volume: str) -> Disaster:
             world.restart("thrift", "hbase")  # it may write to a damaged log
             world.command("index", "rm", str(world.file), "--index", INDEX, "--yes")
             world.command("apply", str(world.file))
+        if volume == "data/solr":
+            world.restart("solr")  # its index writer is closed
         world.run()  # also the processes that stay down
 
     name = "home" if volume == "." else volume

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cdc.model.errors import Fatal
-from cdc.process.file_running import announced, ended, running
+from cdc.process.file_running import announced, ended, family, running
 from tests.support.waiting import wait_for
 
 CHILD = """
@@ -69,6 +69,13 @@ def test_a_killed_process_is_gone_and_a_stopped_one_is_reported() -> None:
     with announced("t", "join wide", 0):
         assert [(one.pid, one.dead) for one in running("t")] == [(os.getpid(), False)]
     assert running("t") == []
+
+
+def test_the_family_of_an_ended_process_is_itself() -> None:
+    """A process can end while its family is listed: `tailorbird run` must not end with it."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert family(process.pid) == [process.pid]
 
 
 def test_a_later_process_with_the_same_number_is_another(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def running(topology: str, at: Path | None = None) -> list[RunningPart]:
     for entry in _read(folder_of(topology, at), "*.[0-9]*.json"):
         one = _stat(entry["pid"])
         dead = one.ticks != entry["ticks"] or one.state in "ZX"
-        stopped = () if dead else tuple(pid for pid in _family(entry["pid"]) if _stat(pid).state in "Tt")
+        stopped = () if dead else tuple(pid for pid in family(entry["pid"]) if _stat(pid).state in "Tt")
         names = ("part", "pid", "port", "began_ms")
         found.append(
             RunningPart(
@@ -172,13 +172,14 @@ def _stat(pid: object) -> _Stat:
     return _Stat(fields[0], int(fields[19]))
 
 
-def _family(pid: object) -> list[int]:
+def family(pid: object) -> list[int]:
     """Return a process and all its descendants."""
     found = [int(str(pid))]
     for one in found:  # the list grows
-        for children in Path(f"/proc/{one}/task").glob("*/children"):
-            with suppress(OSError):
-                found += map(int, children.read_text().split())
+        with suppress(OSError):  # it ends in the meantime
+            for thread in os.listdir(f"/proc/{one}/task"):
+                with suppress(OSError):
+                    found += map(int, Path(f"/proc/{one}/task/{thread}/children").read_text().split())
     return found
 
 

@@ -13,6 +13,8 @@ from cdc.stored import fields
 from indexer.solr.shards import ShardRange, ids_of_all_shards, shard_ranges
 from indexer.solr.solr_http import UNAVAILABLE, Exchange
 
+_CLOSED = b"this IndexWriter is closed"
+
 
 class ReadyCheck:
     """Checks a collection over a new connection, before the connection's first request.
@@ -48,7 +50,7 @@ class ReadyCheck:
             query = urlencode({"wt": "json", "q": wanted, "rows": 0})
             status, answer = exchange("GET", f"{self._path}/select?{query}", None)
         if status != 200:
-            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
+            raise not_ready(self._url, status, answer)
         if orjson.loads(answer)["response"]["numFound"] < len(keys):
             raise Retriable(f"Solr at {self._url} replays its transaction log", "wait: this ends without action")
 
@@ -61,7 +63,7 @@ class ReadyCheck:
             return shard_ranges(orjson.loads(answer)["cluster"])
         # a standalone Solr refuses all calls of this interface; SolrCloud refuses only unknown collections
         if status != 400:
-            raise Retriable(f"Solr at {self._url} is not ready: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
+            raise not_ready(self._url, status, answer)
         if b"not found" in answer:
             raise missing(self._name)
         self.is_cloud = False
@@ -72,3 +74,13 @@ def missing(collection: str) -> Retriable:
     """Return the error for a collection that Solr does not serve. It is not fatal: Solr answers 404 for every
     collection while it starts."""
     return Retriable(f"Solr does not serve collection {collection}", "create it: `tailorbird apply`")
+
+
+def not_ready(url: str, status: int, answer: bytes) -> Retriable:
+    """Return the error for an answer that Solr gives while it cannot write."""
+    if _CLOSED in answer:
+        what = "has stopped to write to this collection after an error, such as a full disk"
+        return Retriable(
+            f"Solr at {url} {what}", "free some space and restart Solr; HBase keeps the backlog until then"
+        )
+    return Retriable(f"Solr at {url} is not ready: HTTP {status}: {answer[:200]!r}", UNAVAILABLE)
