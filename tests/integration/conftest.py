@@ -268,6 +268,6 @@ def changing(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def shop(changing: ChangingTopology) -> Iterator[tuple[MySqlShop, Shop]]:
-    """Yield the databases of `changing`, loaded anew, and the generator of their traffic."""
+    """Load the databases of `changing` again. Yield them and the generator of their traffic."""
     with loaded_shop(changing.topology) as loaded:
         yield loaded

@@ -5,6 +5,7 @@ An engine must do what `SearchCollection` requires; `tests/contracts/test_indexe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
 from cdc.topology.topology import Index, Topology
@@ -57,22 +58,16 @@ def visible_positions(topology: Topology, index: Index) -> dict[str, Mapping[str
     """Return, by source, the position (sequence, gtid_set, offset) up to which queries of an index see everything.
 
     Empty before every salt bucket has a barrier. Raises Retriable while the engine is unavailable."""
-    found = open_collection(topology, index)
-    try:
+    with closing(open_collection(topology, index)) as found:
         return positions_of(found.barriers())
-    finally:
-        found.close()
 
 
 def visible_version(topology: Topology, index: Index) -> int | None:
     """Return the version (`_fence`) up to which queries of an index see every row.
 
     None before every salt bucket has a barrier. Raises Retriable while the engine is unavailable."""
-    found = open_collection(topology, index)
-    try:
+    with closing(open_collection(topology, index)) as found:
         return version_of(found.barriers())
-    finally:
-        found.close()
 
 
 def visible_timestamp(topology: Topology, index: Index) -> int | None:
@@ -80,8 +75,5 @@ def visible_timestamp(topology: Topology, index: Index) -> int | None:
 
     None without barriers, or before every salt bucket has one. Raises Retriable while the engine is unavailable or
     does not serve the collection."""
-    found = open_collection(topology, index)
-    try:
+    with closing(open_collection(topology, index)) as found:
         return found.visible_timestamp()
-    finally:
-        found.close()

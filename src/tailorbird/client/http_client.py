@@ -14,6 +14,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from cdc.model.errors import Retriable, UsageError
+from tailorbird.client.http_redirects import NoRedirect
 from tailorbird.client.results import (
     Answer,
     ApiError,
@@ -31,13 +32,6 @@ _RETRY = 30.0  # seconds for which a lost connection is tried again
 _REMEDY = "is `tailorbird api` running there, and does its certificate name that host?"
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would send the token to another host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class Client:
     """The API at `url`, with the token of an operator. `ca` is a file of authorities that its certificate may have.
 
@@ -49,7 +43,7 @@ class Client:
             context = ssl.create_default_context(cafile=ca)
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"{ca}: {error}", "name a file of certificates (PEM)") from error
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects)
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirect)
 
     def topologies(self) -> list[str]:
         """Return the names of the topologies that the token may see."""

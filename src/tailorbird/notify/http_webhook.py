@@ -12,8 +12,8 @@ from typing import Any
 
 from cdc.model.errors import Retriable, Skippable
 from cdc.topology.hooks.webhook import Webhook
+from tailorbird.client.http_redirects import NoRedirect
 from tailorbird.notify.cloud_events import signed
-from tailorbird.operate.probes.http_redirects import NoRedirect
 
 _TIMEOUT = 10.0
 _AGAIN = frozenset({408, 425, 429})

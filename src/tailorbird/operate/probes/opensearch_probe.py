@@ -10,7 +10,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import orjson
 
 from cdc.model.tls import SearchServer
-from tailorbird.operate.probes.http_redirects import NoRedirect
+from tailorbird.client.http_redirects import NoRedirect
 
 _TIMEOUT = 3.0
 

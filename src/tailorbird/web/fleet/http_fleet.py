@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from cdc.model.errors import Fatal, Retriable, TailorbirdError, UsageError
-from tailorbird.operate.probes.http_redirects import NoRedirect
+from tailorbird.client.http_redirects import NoRedirect
 
 TOKEN = "TAILORBIRD_FLEET_TOKEN"
 _PART = 1000  # entries of a list in one response
