@@ -252,6 +252,9 @@ def test_a_trace_of_one_change_shows_every_stage_with_its_time(thread: RunningPi
         connection.cursor() as cursor,
         Waiter(thread.topology) as waiter,
     ):
+        cursor.execute("UPDATE shop.products SET title = 'an earlier change' WHERE id = 1")
+        waiter.wait(waiter.now("shop"), timeout=120)
+        low = waiter.now("shop").position
         before = time.time_ns()
         cursor.execute("UPDATE shop.products SET title = %s WHERE id = 1", (hidden,))
         committed = time.time_ns()
@@ -259,9 +262,10 @@ def test_a_trace_of_one_change_shows_every_stage_with_its_time(thread: RunningPi
         visible = time.time_ns()
 
     def started() -> list[Any]:
-        found = [span for _, span in thread.traces.spans if span.name == "capture"]
-        of_topic = [span for span in found if plain(span.attributes)["messaging.destination.name"] == topic]
-        return [span for span in of_topic if span.start_time_unix_nano >= before - 1_000_000_000]
+        found = [(span, plain(span.attributes)) for _, span in thread.traces.spans if span.name == "capture"]
+        of_topic = [(span, known) for span, known in found if known["messaging.destination.name"] == topic]
+        commit = "tailorbird.commit.file", "tailorbird.commit.pos"
+        return [span for span, known in of_topic if tuple(known[one] for one in commit) > (low.file, low.pos)]
 
     stages = ["capture", "join orders_wide", "sink orders_wide", "index orders", "visible orders"]
     wait_for(lambda: len(started()) == 1, "the change has no trace", 30)
