@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,6 +84,7 @@ def heap(text: str) -> Heap:
 def heap_after_collection(pid: int) -> Heap | None:
     """Collect the garbage of a process's JVM and return its heap; None if no JVM runs below the process.
 
+    Spark removes a batch's broadcast variables only after a collection has found them. So the second collection counts.
     Raises TailorbirdError without `jcmd`, a part of every JDK."""
     jcmd = shutil.which("jcmd")
     if jcmd is None:
@@ -90,11 +92,12 @@ def heap_after_collection(pid: int) -> Heap | None:
     found = [one for one in _descendants(pid) if Path(command_of(one).split(" ")[0]).name == "java"]
     if not found:
         return None
-    texts = [
-        subprocess.run([jcmd, str(found[0]), command], capture_output=True, text=True, check=False, timeout=60).stdout
-        for command in ("GC.run", "GC.heap_info")
-    ]
-    return heap(texts[1]) if "generation" in texts[1] else None  # it ends in the meantime
+    text = ""
+    for command in ("GC.run", "GC.run", "GC.heap_info"):
+        done = subprocess.run([jcmd, str(found[0]), command], capture_output=True, text=True, check=False, timeout=60)
+        text = done.stdout
+        time.sleep(1.0)
+    return heap(text) if "generation" in text else None  # it ends in the meantime
 
 
 def disk(folder: Path) -> float:

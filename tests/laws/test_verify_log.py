@@ -199,3 +199,20 @@ def test_rows_that_move_at_every_look_are_no_difference() -> None:
 
     verdict = compared(Hot(model, random, []), Log(model, Kept(1), random))
     assert (verdict.differing, verdict.moving, verdict.outcome) == (0, 1, "equal")
+
+
+def test_a_wrongly_exact_change_leaves_the_table_unknown() -> None:
+    """Rows are equal, but a group that added up the change may be wrong: the verdict names the record."""
+    random = Random(0)
+    model = Model(random, 1)
+    model.transaction([(0, 1)])
+    model.transaction([(0, 2)])
+    last = model.logs[0][-1]
+    envelope = orjson.loads(last.value or b"")
+    envelope["source"]["exact"], envelope["before"] = 1, {"id": 0, "v": 7}
+    model.logs[0][-1] = last._replace(value=orjson.dumps(envelope))
+    verdict = compared(Database(model, random, []), Log(model, Kept(1), random))
+    assert (verdict.differing, verdict.outcome) == (0, "could not tell")
+    (why,) = verdict.unknown
+    assert f"topic/0/{last.offset}" in why
+    assert "tailorbird snapshot" in why

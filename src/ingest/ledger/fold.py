@@ -9,6 +9,10 @@ removed the delete, the tombstone removes the row.
 Each change of a leaf is stored for some time with its position at the source (`TaggedChange`). So the digest of a leaf
 can be computed as of any position within that time (`ingest.ledger.places`). A store commits the offset together with
 the data, so it resumes exactly.
+
+The ledger also checks what capture promises about exact changes (`ingest.records.exact_phases`): `before` is the last
+image of the row. It checks the changes of the last `checked_ms`; of older ones, compaction may have removed the last
+image.
 """
 
 from __future__ import annotations
@@ -51,6 +55,15 @@ class RowPlace(NamedTuple):
     key: bytes
 
 
+class Broken(NamedTuple):
+    """Changes that are marked as exact, although their `before` is not the last image of the row: their number, and
+    the sequence number and offset of the newest one."""
+
+    number: int
+    sequence: int
+    offset: int
+
+
 class TaggedChange(NamedTuple):
     """Sum of all changes of one leaf at one source position (`tag`)."""
 
@@ -65,8 +78,8 @@ class Changes:
 
     `rows` are new states (None: deleted). `leaves` are digests to add by leaf, `tagged` the same by leaf and source
     position. `unread` more records could not be read; `unread_at` is the greatest sequence number of these. Unreadable
-    records with numbers below `forgiven` no longer count, because a marker removed their rows. `floor` and `deleted`
-    are as in `RowStore`; None leaves `floor` as it is.
+    records with numbers below `forgiven` no longer count, because a marker removed their rows. The same applies to
+    `broken` changes. `floor` and `deleted` are as in `RowStore`; None leaves `floor` as it is.
     """
 
     next_offset: int
@@ -75,6 +88,7 @@ class Changes:
     tagged: dict[tuple[int, str], Digest] = field(default_factory=dict)
     unread: int = 0
     unread_at: int = 0
+    broken: Broken | None = None
     forgiven: int = 0
     floor: int | None = None
     deleted: bytes | None = None
@@ -121,15 +135,22 @@ class _ParsedRecord(NamedTuple):
     tag: str
     again: bool  # a snapshot row or a tombstone, which applies whatever its number is
     ts_ms: int
+    exact: bool = False  # the change claims that `before` is the row's last image
+    before: int | None = None  # the hash of this image; set if `exact`
 
 
 class Fold:
     """Applies the records of one partition to its store. Records may be repeated; each counts exactly once."""
 
     def __init__(
-        self, store: RowStore, covered: CoveredColumns, grid: Grid, tag_of: Callable[[Mapping[str, Any]], str]
+        self,
+        store: RowStore,
+        covered: CoveredColumns,
+        grid: Grid,
+        tag_of: Callable[[Mapping[str, Any]], str],
+        checked_ms: int = WINDOW_MS,
     ) -> None:
-        self._store, self._tag_of = store, tag_of
+        self._store, self._tag_of, self._checked_ms = store, tag_of, checked_ms
         self._text, self._leaf = RowText(covered.forms), LeafOf(grid, covered)
 
     def fold(self, records: Sequence[LogRecord], next_offset: int, now_ms: int) -> int:
@@ -144,7 +165,7 @@ class Fold:
             if tombstone:
                 continue
             try:
-                read = self._read(record)
+                read = self._read(record, now_ms - self._checked_ms)
             # not an envelope of this table: count it, because the table cannot be compared
             except (ValueError, KeyError, TypeError):
                 unread.append(_sequence_of(record))
@@ -167,7 +188,7 @@ class Fold:
         changes = Changes(next_offset, unread=len(unread), unread_at=max(unread, default=0), deleted=deleted)
         changed = 0
         since, floor = now_ms - WINDOW_MS, self._store.floor
-        for place, after, sequence, offset, tag, again, ts_ms in batch:
+        for place, after, sequence, offset, tag, again, ts_ms, exact, claimed in batch:
             assert place is not None, "markers are folded separately"
             if sequence < floor:
                 if not again:
@@ -176,14 +197,13 @@ class Fold:
                 if after is not None:
                     floor = changes.floor = 0
             known = held.get(place)
-            if known is None:
-                if after is None:
-                    continue
-                before = None
-            else:
-                if 0 < sequence <= known.sequence and not again:
-                    continue  # a repeated record
-                before = known.hash
+            if known is not None and 0 < sequence <= known.sequence and not again:
+                continue  # a repeated record
+            before = None if known is None else known.hash
+            if exact and claimed != before:
+                changes.broken = Broken(changes.broken.number + 1 if changes.broken else 1, sequence, offset)
+            if known is None and after is None:
+                continue
             now = None if after is None else HeldRow(after, sequence, offset)
             held[place] = changes.rows[place] = now
             if before != after:
@@ -200,7 +220,7 @@ class Fold:
             changes.add(leaf, read.tag, NOTHING - lost, keep=bool(read.tag) and read.ts_ms >= now_ms - WINDOW_MS)
         self._store.commit(changes, now_ms)
 
-    def _read(self, record: LogRecord) -> _ParsedRecord:
+    def _read(self, record: LogRecord, checked_since: int) -> _ParsedRecord:
         offset, key, value = record
         if value is None:
             if key == TRUNCATE_KEY:
@@ -213,12 +233,14 @@ class Fold:
         tag, ts_ms = self._tag_of(source), envelope.get("ts_ms") or 0
         if op == "t":
             return _ParsedRecord(None, None, sequence or _ENDLESS, offset, tag, False, ts_ms)
-        place = RowPlace(self._leaf(orjson.loads(key)), key)
-        if op == "d":
-            return _ParsedRecord(place, None, sequence, offset, tag, False, ts_ms)
-        if op not in ("c", "u", "r"):
+        if op not in ("c", "u", "r", "d"):
             raise ValueError(f"op {op!r}")
-        return _ParsedRecord(place, self._text.hash(envelope["after"]), sequence, offset, tag, op == "r", ts_ms)
+        place = RowPlace(self._leaf(orjson.loads(key)), key)
+        after = None if op == "d" else self._text.hash(envelope["after"])
+        exact = bool(source.get("exact")) and ts_ms >= checked_since
+        claimed = envelope["before"] if exact else None
+        before = None if claimed is None else self._text.hash(claimed)
+        return _ParsedRecord(place, after, sequence, offset, tag, op == "r", ts_ms, exact, before)
 
 
 def _sequence_of(record: LogRecord) -> int:

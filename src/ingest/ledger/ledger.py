@@ -17,7 +17,7 @@ from cdc.merkle.tree import Digest, Leaves
 from cdc.model.event import Position
 from cdc.model.naming import Routing
 from cdc.model.schema import TableId, TableSchema
-from ingest.ledger.fold import Fold, HeldRow, LogRecord, RowPlace, RowStore, TaggedChange
+from ingest.ledger.fold import WINDOW_MS, Broken, Fold, HeldRow, LogRecord, RowPlace, RowStore, TaggedChange
 from ingest.ledger.places import Reach, as_of, tag_of
 
 Partition = tuple[str, int]  # topic, partition
@@ -33,6 +33,9 @@ class PartitionStore(RowStore, Protocol):
 
     @property
     def unread(self) -> int: ...
+
+    @property
+    def broken(self) -> Broken | None: ...
 
     def begin_again(self, shape: str) -> None:
         """Delete everything; the partition is read again. `shape` identifies what the new digests cover."""
@@ -146,13 +149,19 @@ class PartitionLedger:
         """Return the number of records that could not be read."""
         return sum(store.unread for store in self.stores.values())
 
+    def broken(self) -> tuple[int, int, int] | None:
+        """Return the changes that are marked as exact and are not: their number, and partition and offset of the newest
+        one in the first partition that has any. None if there are none."""
+        found = [(number, one) for number, store in self.stores.items() if (one := store.broken)]
+        return (sum(one.number for _, one in found), found[0][0], found[0][1].offset) if found else None
+
 
 class TopologyLedger:
     """The ledgers of all tables of a topology, by `naming.change_topic`. `open_store(name, partition, shape)` opens the
     store of a partition.
 
     `masked(schema)` returns the masked columns of a table. `routing` gives the topics in Kafka, to which the ends of
-    positions belong.
+    positions belong. `lag` is `log.min_compaction_lag` in seconds: exact changes are checked if they are younger.
     """
 
     def __init__(
@@ -160,8 +169,10 @@ class TopologyLedger:
         open_store: Callable[[str, int, str], PartitionStore],
         masked: Callable[[TableSchema], Sequence[str]],
         routing: Routing | None = None,
+        lag: float = WINDOW_MS / 1000,
     ) -> None:
         self._open, self._masked, self._routing = open_store, masked, routing
+        self._checked_ms = min(WINDOW_MS, int(lag * 1000))
         self._sharing: dict[str, dict[str, PartitionLedger]] = {}  # topic in Kafka → the ledgers of its tables
         # of topics with several tables: stores that have only the next offset, and the offsets at the last `_catch_up`
         self._marks, self._caught_up = dict[Partition, PartitionStore](), dict[Partition, int]()
@@ -308,10 +319,11 @@ class TopologyLedger:
                     return False
         return True
 
-    @staticmethod
-    def _keep(partition_ledger: PartitionLedger, partition: int, store: PartitionStore) -> None:
+    def _keep(self, partition_ledger: PartitionLedger, partition: int, store: PartitionStore) -> None:
         partition_ledger.stores[partition] = store
-        partition_ledger.folds[partition] = Fold(store, partition_ledger.covered, partition_ledger.grid, tag_of)
+        partition_ledger.folds[partition] = Fold(
+            store, partition_ledger.covered, partition_ledger.grid, tag_of, self._checked_ms
+        )
 
 
 def _shape(covered: str, topic_id: str) -> str:

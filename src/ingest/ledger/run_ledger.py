@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,11 @@ from ingest.ledger.ledger import TopologyLedger
 from ingest.ledger.sql_rows import SqlRows
 
 CHANGES = Counter("tailorbird_ledger_records_total", "Records of change topics that the ledger has folded")
+BROKEN = Gauge(
+    "tailorbird_ledger_broken_changes",
+    "Changes that are marked as exact, although `before` is not the last image of the row",
+    ["source", "table"],
+)
 AT_END = Gauge("tailorbird_ledger_at_end_timestamp_seconds", "When the ledger had last read all that was committed")
 _REPORT = 10.0  # seconds between two lines of progress
 _LONGEST_WAIT = 15.0
@@ -75,7 +80,7 @@ def ledger_of(topology: Topology, *, prompt: bool = False) -> Iterator[Ledger]:
             structlog.get_logger().info("reads again", topic=topic, partition=partition, why=why)
         return store
 
-    topology_ledger = TopologyLedger(open_store, masked, topology.routing)
+    topology_ledger = TopologyLedger(open_store, masked, topology.routing, topology.log.min_compaction_lag)
     reader = KafkaLedger(topology, topology_ledger, wanted, folding=own, prompt=prompt)
     try:
         reader.begin()
@@ -129,6 +134,7 @@ def _keep(
         began, processor = time.monotonic(), time.process_time()
         last_line = began
         count = before = 0
+        reported = _report_broken(ledger.topology_ledger, {}, log)
         while not stop.is_set():
             found = ledger.poll(0.2)
             standing.ready()
@@ -143,6 +149,8 @@ def _keep(
             if now - last_line >= _REPORT and count > before:
                 log.info("kept", records=count, a_second=round((count - before) / (now - last_line)))
                 last_line, before = now, count
+                reported = _report_broken(ledger.topology_ledger, reported, log)
+        _report_broken(ledger.topology_ledger, reported, log)
         seconds = time.monotonic() - began
         processor = time.process_time() - processor
         spent = {"a_second": seconds, "a_processor_second": processor}
@@ -152,3 +160,22 @@ def _keep(
             str(table): partition_ledger.total().count
             for table, partition_ledger in ledger.topology_ledger.tables.items()
         }
+
+
+def _report_broken(
+    topology_ledger: TopologyLedger, reported: Mapping[TableId, int], log: structlog.BoundLogger
+) -> dict[TableId, int]:
+    """Set the metric of changes that are wrongly marked as exact. Logs an error for each table that has more of them
+    than `reported`, and returns their numbers by table."""
+    counts = dict[TableId, int]()
+    for table, partition_ledger in topology_ledger.tables.items():
+        broken = partition_ledger.broken()
+        if broken is not None:
+            counts[table], partition, offset = broken
+            if counts[table] > reported.get(table, 0):
+                why = "changes are marked as exact, but `before` is not the last image of the row: groups may be wrong"
+                topic = partition_ledger.topic
+                log.error(why, table=str(table), count=broken[0], topic=topic, partition=partition, offset=offset)
+    for table in {**reported, **counts}:
+        BROKEN.labels(table.source, table.name).set(counts.get(table, 0))
+    return counts

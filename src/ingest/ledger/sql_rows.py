@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cdc.merkle.tree import NOTHING, Digest, Leaves, delta
 from cdc.model.errors import DiskFull, Fatal
-from ingest.ledger.fold import WINDOW_MS, Changes, HeldRow, RowPlace, TaggedChange
+from ingest.ledger.fold import WINDOW_MS, Broken, Changes, HeldRow, RowPlace, TaggedChange
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS held (leaf INTEGER, key BLOB, hash BLOB, sequence INTEGER, at INTEGER,
@@ -96,6 +96,13 @@ class SqlRows:
         return int(self._value("unread") or 0)
 
     @property
+    def broken(self) -> Broken | None:
+        """Return the changes that are marked as exact and are not; None if there are none."""
+        if count := int(self._value("broken") or 0):
+            return Broken(count, int(self._value("broken_at") or 0), int(self._value("broken_offset") or 0))
+        return None
+
+    @property
     def rows(self) -> int:
         """Return the number of stored rows."""
         return int(self._db.execute("SELECT coalesce(sum(rows), 0) FROM leaves").fetchone()[0])
@@ -152,9 +159,15 @@ class SqlRows:
             self._db.execute("UPDATE facts SET value = value + ? WHERE name = 'unread'", (changes.unread,))
             newest = max(changes.unread_at, int(self._value("unread_at") or 0))
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('unread_at', ?)", (newest,))
-        youngest = self._value("unread_at")
-        if changes.forgiven and youngest is not None and int(youngest) < changes.forgiven:
-            self._db.execute("UPDATE facts SET value = 0 WHERE name IN ('unread', 'unread_at')")
+        if changes.broken:
+            known = self.broken
+            found = changes.broken._replace(number=changes.broken.number + (known.number if known else 0))
+            facts = zip(("broken", "broken_at", "broken_offset"), found, strict=True)
+            many("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+        for count, newest_at in (("unread", "unread_at"), ("broken", "broken_at")):
+            youngest = self._value(newest_at)
+            if changes.forgiven and youngest is not None and int(youngest) < changes.forgiven:
+                self._db.execute("UPDATE facts SET value = 0 WHERE name IN (?, ?)", (count, newest_at))
         if changes.floor is not None:
             self._db.execute("UPDATE facts SET value = ? WHERE name = 'floor'", (changes.floor,))
         if changes.deleted != self._deleted:

@@ -27,6 +27,8 @@ def prepare_environment(spark_home: Path) -> None:
     os.environ["SPARK_HOME"] = str(spark_home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # glibc gives threads up to eight arenas per core. RocksDB allocates in all of them, and each keeps what it freed.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     find_java()
 
 

@@ -54,6 +54,12 @@ STREAMING = {
     "spark.kafka.consumer.cache.capacity": "4096",
     # avoids a second file with checksums for every file of the checkpoint
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Spark keeps what its web pages would show of past batches, even without these pages. Its defaults, 1,000 of each
+    # and 100,000 tasks, take more than 100 MB of the heap after some hundred batches.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

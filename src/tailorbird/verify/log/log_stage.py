@@ -29,6 +29,7 @@ from ingest.ledger.fold import HeldRow, RowPlace
 from ingest.ledger.ledger import PartitionLedger
 from ingest.ledger.places import Reach
 from tailorbird.verify.findings import MOST_FINDINGS, Finding, Kind, Verdict
+from tailorbird.verify.log.broken import broken_reported
 from tailorbird.verify.log.spans import ComparedSpan, Span, spans_of
 from tailorbird.verify.positions import place_reported
 
@@ -338,6 +339,8 @@ class LogStage:
             unknown.append(f"{self._lost} rows differ, but compaction removed their records before they were read")
         if self.partition_ledger.unread:
             unknown.append(f"{self.partition_ledger.unread} records of the topic are not changes of this table")
+        if (broken := self.partition_ledger.broken()) is not None:
+            unknown.append(broken_reported(self.partition_ledger, *broken))
         return Verdict(
             stage="log",
             table=str(self.partition_ledger.schema.table_id),
