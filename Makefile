@@ -10,7 +10,7 @@ ARGS ?=
 # tests start hundreds of processes; bytecode files make their imports faster
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard bench-disasters soak clean constraints pictures proto check-proto helm check-chart agent-file images check-images matrix chaos fuzz fuzz-database fuzz-ports audit sbom release support-matrix
+.PHONY: help docs setup classes setup-test demo test check unit bench bench-capture bench-capture-postgres bench-decode bench-loops bench-index soak-index bench-joins bench-aggregates bench-join-latency bench-start bench-freshness bench-tables bench-many-tables bench-verify bench-verify-index bench-gateway bench-dashboard bench-disasters soak clean constraints pictures proto check-proto helm check-chart agent-file images check-images matrix chaos fuzz fuzz-database fuzz-ports audit sbom release support-matrix
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -154,6 +154,9 @@ bench-aggregates: setup ## compare groups and many-to-many joins with Flink SQL:
 
 bench-join-latency: setup ## measure the time from Kafka to a readable row at 500 changes/s; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_join_latency $(ARGS)
+
+bench-start: setup ## measure a join's start, small batches and idle minutes; needs `tailorbird stack up`
+	@$(BIN)/python -m benchmarks.bench_start $(ARGS)
 
 bench-freshness: setup ## measure the time from COMMIT to a query result by stage; needs `tailorbird stack up`
 	@$(BIN)/python -m benchmarks.bench_freshness $(ARGS)
