@@ -35,9 +35,13 @@ def archive_of(jars: Sequence[Path], spark: Path) -> Path:
     return cache_folder(os.environ) / "classes" / f"{digest}{suffix}"
 
 
-def used_archive(archive: Path) -> str:
-    """Return the JVM's option to use an archive."""
-    return f"-XX:AOTCache={archive}" if archive.suffix == _AOT else f"-XX:SharedArchiveFile={archive}"
+def used_archive(archive: Path) -> list[str]:
+    """Return the JVM's options to use an archive.
+
+    Java 25 warns of parts of a cache that it does not use. The warnings go to stderr instead of stdout."""
+    if archive.suffix == _AOT:
+        return [f"-XX:AOTCache={archive}", "-Xlog:disable", "-Xlog:all=warning:stderr"]
+    return [f"-XX:SharedArchiveFile={archive}"]
 
 
 def created_archive(archive: Path) -> str:

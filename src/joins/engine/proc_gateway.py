@@ -118,8 +118,8 @@ def start_jvm(scratch: Path, *, memory: str = MEMORY, more: str = "") -> Started
     command = [
         # Ctrl-C in a terminal must not end the JVM before its session is closed
         "/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh",
-        str(java), "-cp", path, f"-Xmx{memory}", *shlex.split(f"{JVM_OPTIONS} {more}"), f"-Djava.io.tmpdir={scratch}",
-        *([used_archive(archive)] if archive.exists() else []), *MODULE_OPTIONS,
+        str(java), "-cp", path, f"-Xmx{memory}", *(used_archive(archive) if archive.exists() else []),
+        *shlex.split(f"{JVM_OPTIONS} {more}"), f"-Djava.io.tmpdir={scratch}", *MODULE_OPTIONS,
         "org.apache.spark.deploy.SparkSubmit", "--conf", "spark.ui.showConsoleProgress=false",
         *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")),
     ]  # fmt: skip
