@@ -6,6 +6,7 @@ from benchmarks.joins.starts import document, ratios
 
 NOW = {
     "first_row_seconds": 6.0,
+    "first_row_cpu_seconds": 9.0,
     "first_minute_cpu_seconds": 12.0,
     "batch_cpu_seconds": 0.25,
     "idle_minute_cpu_seconds": 2.0,
@@ -18,7 +19,7 @@ def test_each_figure_has_a_line_with_its_ratio() -> None:
     assert lines[0] == "seconds from the start of the process to its first row in HBase: 6.00, before 12.00: 50%"
     assert len(lines) == len(NOW)
     assert all(line.endswith(": 50%") for line in lines)
-    assert ratios({"now": NOW})[2] == "CPU seconds of a batch of ten changes: 0.25"
+    assert ratios({"now": NOW})[3] == "CPU seconds of a batch of ten changes: 0.25"
 
 
 def test_the_page_names_the_commit_that_it_compares() -> None:

@@ -16,7 +16,8 @@ system, are those of all processes of the join: Python, the JVM and Python's wor
 BEFORE: Final = " Rounds of the commit {before} took turns with those of this tree."
 NAMES: Final = {
     "first_row_seconds": "seconds from the start of the process to its first row in HBase",
-    "first_minute_cpu_seconds": "CPU seconds of the first minute, with the reading of the whole log",
+    "first_row_cpu_seconds": "CPU seconds until the first row",
+    "first_minute_cpu_seconds": "CPU seconds of the first minute, or until the first row if that takes longer",
     "batch_cpu_seconds": "CPU seconds of a batch of ten changes",
     "idle_minute_cpu_seconds": "CPU seconds of a minute without changes",
 }
