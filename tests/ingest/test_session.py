@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import orjson
 import pytest
@@ -32,6 +33,7 @@ from ingest.events.log_events import (
     StatementLogged,
     TransactionBegan,
     TransactionEnded,
+    TransactionLogged,
 )
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
@@ -136,7 +138,7 @@ class Script:
             elif isinstance(log_event, Exception):
                 raise log_event
             else:
-                self.ended += isinstance(log_event, TransactionEnded)
+                self.ended += isinstance(log_event, TransactionEnded | TransactionLogged)
                 yield log_event
         self.over = True
         yield CaughtUp()
@@ -145,6 +147,15 @@ class Script:
 def transaction(number: int, *ids: int, commit_us: int = 1_000_000_000) -> list[LogEvent]:
     rows = [RowsLogged(TABLE, "insert", [{"id": i}], True, "f", number) for i in ids]
     return [TransactionBegan(f"{UUID}:{number}", commit_us, 1, "f", number), *rows, TransactionEnded("f", number)]
+
+
+def whole(number: int, *ids: int) -> TransactionLogged:
+    """Return the same transaction as one log event."""
+    began, rows, ended = transaction(number, *ids)
+    assert isinstance(began, TransactionBegan)
+    assert isinstance(rows, RowsLogged)
+    assert isinstance(ended, TransactionEnded)
+    return TransactionLogged(began, rows, ended)
 
 
 def run(
@@ -315,6 +326,25 @@ def test_transactions_before_a_refusal_are_published() -> None:
         run(Script(reported=[*transaction(1, 10)[:2], Fatal("unreadable", "report it")]), broker)
     assert commits(broker) == [("", 0)]
     assert [record.topic for record in broker.records] == ["top.history"] * 3 + ["top.schemas", "top.history"]
+
+
+def test_whole_transactions_are_appended_together_before_their_commit() -> None:
+    """Records of many small transactions are appended in few calls, in order, and never after the commit of their
+    position; a Fatal error commits those before it."""
+    numbers = range(1, 101)
+    plain, together, refused = Broker(), Broker(), Broker()
+    run(Script(reported=[event for n in numbers for event in transaction(n, n % 7)]), plain)
+    script = Script(reported=[whole(n, n % 7) for n in numbers])
+    with patch.object(MemoryLog, "extend", autospec=True, side_effect=MemoryLog.extend) as extended:
+        run(script, together)
+    assert together.records == plain.records
+    assert commits(together) == commits(plain)
+    assert sum(any("top.s.d" in one.topic for one in call.args[1]) for call in extended.call_args_list) < 10
+    with pytest.raises(Fatal):
+        run(Script(reported=[*(whole(n, n % 7) for n in numbers[:50]), Fatal("truncated", "snapshot")]), refused)
+    assert commits(refused)[-1] == (":1-50", 50)
+    assert refused.records == plain.records[: len(refused.records)]
+    assert len([one for one in refused.records if "top.s.d" in one.topic]) == 50
 
 
 def test_a_lost_connection_aborts_uncommitted_records() -> None:

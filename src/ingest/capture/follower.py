@@ -34,6 +34,8 @@ from ingest.repair.rounds import RepairRunner, SharedChunkReader
 
 # Looks for the rows of small tables until the log is read again, seconds between them, and how many may be in vain.
 _LOOKS, _LOOK, _VAIN = 25, 0.002, 3
+# Records of consecutive small transactions that are appended to the log at once, because each call costs time.
+_GATHER = 32
 # State of the stream after some types of event. After any other event it is inside a transaction.
 _STANDS: Mapping[type, Stand] = {TransactionEnded: "between", CaughtUp: "idle"}
 
@@ -58,6 +60,7 @@ class Follower:
         self._changes, self._refused, self._quarantined = snapshots.rows, snapshots.refused, 0
         busy = bool(snapshots or repairs)
         self._pace = Pace(session.limits, session.clock(), busy=busy, repairs=bool(repairs))
+        self._gathered: list[Record] = []  # of transactions that are processed, to be appended before anything else
         self._signals: int | None = None
         self._asked = self._learned = 0.0
         self._asked_at: Position | None = None  # an end of the log after the foreign keys were read
@@ -73,6 +76,7 @@ class Follower:
         try:
             return self._follow(chunks, checkpoint)
         except Fatal:
+            self._append_gathered()
             if self._transactions.clean and self._pace.group.size:  # commit the transactions before the error
                 self._commit()
             raise
@@ -86,19 +90,31 @@ class Follower:
         self._replayed, self._begun = reached_before(checkpoint), checkpoint.state.get(FROM)
         for event in self._stream:
             kind = type(event)
-            if kind is TransactionBegan or kind is TransactionLogged:
+            if kind is TransactionLogged:
                 now = clock()
                 group.begin()
-            records = records_of(event, int(now * 1000))
-            if records:
-                records += values.follow(records)
-                extend(records)
-                group.add(len(records), now)
-            if kind is TransactionLogged:
+                records = records_of(event, int(now * 1000))
+                if records:
+                    if values.follows:
+                        records += values.follow(records)
+                    self._gathered += records
+                    group.add(len(records), now)
                 if group.size and not (group.due(now) or snapshots or repairs or self._replayed):
+                    if len(self._gathered) >= _GATHER:
+                        self._append_gathered()
                     continue  # the common case of a busy source: nothing is due yet
                 stand: Stand = "between"
+                self._append_gathered()
             else:
+                self._append_gathered()
+                if kind is TransactionBegan:
+                    now = clock()
+                    group.begin()
+                records = records_of(event, int(now * 1000))
+                if records:
+                    records += values.follow(records)
+                    extend(records)
+                    group.add(len(records), now)
                 stand = _STANDS.get(kind, "inside")
                 # never commit between a statement and its transaction's end: the statement would be applied twice
                 if stand == "inside" and (not group.huge or kind is StatementLogged):
@@ -116,7 +132,13 @@ class Follower:
                 checkpoint = self._tidy(checkpoint)
             if stopped:
                 return None
+        self._append_gathered()
         return None
+
+    def _append_gathered(self) -> None:
+        if self._gathered:
+            records, self._gathered = self._gathered, []
+            self._session.log.extend(records)
 
     def _moment(self, stand: Stand, now: float, *, stopped: bool) -> Moment:
         repairs, reads = bool(self._repairs), len(self._snapshots.state)

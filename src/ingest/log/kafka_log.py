@@ -7,7 +7,7 @@ initTransactions fences earlier writers before the checkpoint is read. A KafkaLo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
@@ -191,12 +191,12 @@ class KafkaLog:
             return record
         return Record(topic, self._routing.stored_key(record.topic, record.key), record.value, record.partition)
 
-    def _produce(self, records: Iterable[Record]) -> None:
+    def _produce(self, records: Sequence[Record]) -> None:
         produce, delivered = self._producer.produce, self._delivered
         try:
             self._begin()
+            self._unpolled += len(records)
             for record in records:
-                self._unpolled += 1
                 topic, key, value, partition = record
                 if partition is None:
                     try:
@@ -295,15 +295,16 @@ class KafkaLog:
         if error is not None:
             self._failure = self._failure or error
             return
-        if self._restating and message.topic() == self._topics.history:
+        topic = message.topic()  # creates a text
+        if self._restating and topic == self._topics.history:
             self._history_start, self._restating = message.offset(), False
-        ends = self._ends.get(message.topic())
+        ends = self._ends.get(topic)
         if ends is not None:
             partition, end = message.partition(), message.offset() + 1
             if end > ends.get(partition, 0):
                 ends[partition] = end
-                self._written.add(message.topic())
-        elif message.topic() == self._topics.positions:
+                self._written.add(topic)
+        elif topic == self._topics.positions:
             self._placed = message.offset()
 
     def restate(self, records: Iterable[Record]) -> None:

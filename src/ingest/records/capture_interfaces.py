@@ -27,8 +27,8 @@ class Checkpoint:
     """Progress of the capture of a source, committed with the records that it covers, or alone while the source is
     idle.
 
-    `open` is the published part of a transaction that has not ended (`ingest.records.parts`). `state` is further state
-    by name, such as the progress of snapshots and repairs.
+    `open` is the published part of a transaction that has not ended (`ingest.records.numbering`). `state` is further
+    state by name, such as the progress of snapshots and repairs.
     """
 
     position: Position

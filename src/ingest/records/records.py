@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from cdc.formats.debezium import key_of, to_envelope
-from cdc.formats.debezium_bytes import NULL, EnvelopeWriter
+from cdc.formats.debezium_bytes import NULL, EnvelopeWriter, flags_of
 from cdc.model import naming
 from cdc.model.errors import Fatal
 from cdc.model.event import ChangeEvent, Position, SourceInfo
@@ -63,6 +63,7 @@ class TableWriter:
         self.topic = naming.change_topic(topology, schema.table_id)
         self.key = _key_function(schema.primary_key)
         self.format = EnvelopeWriter(topology, schema.table_id, connector)
+        self._one_row = self.format.one_row
 
     def logged(
         self, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int, *, partial: bool, exact: bool
@@ -74,6 +75,18 @@ class TableWriter:
         number = phases.open.get(table) if exact else None
         phase = (number, 0) if number else phases.mark(table, exact=False) if phases.begun else (0, 0)
         return self.format.logged(ts_ms, server_id, gtid, file, pos, partial=partial, phase=phase)
+
+    def one_row(
+        self, op: bytes, before: bytes, after: bytes, ts_ms: int, server_id: int, gtid: bytes, file: bytes, pos: int,
+        sequence: int, now_ms: int, name: bytes, *, partial: bool,
+    ) -> bytes:  # fmt: skip
+        """Return the envelope of the only change of a transaction (`EnvelopeWriter.one_row`), with complete images."""
+        phase, phases = (0, 0), self._phases
+        if phases.begun:
+            number = phases.open.get(self.schema.table_id)
+            phase = (number, 0) if number else phases.mark(self.schema.table_id, exact=False)
+        flags = flags_of(partial, phase) if partial or phases.begun else b""
+        return self._one_row(op, before, after, ts_ms, server_id, gtid, file, pos, flags, sequence, now_ms, name)
 
     def read(self, ts_ms: int, position: Position, *, partial: bool = False) -> bytes:
         """Return the source block of rows that were read, or of a marker. It ends the table's exact phase."""

@@ -72,6 +72,11 @@ class RefusedRows:
         """Note that a dead-letter record was created, so that `follow` looks for it among the next records."""
         self._made = True
 
+    @property
+    def follows(self) -> bool:
+        """Return whether `follow` may have anything to do."""
+        return self._made or bool(self._open)
+
     def open(self, topic: str) -> bool:
         """Return whether rows of a topic have open dead-letter records."""
         return topic in self._topics
@@ -80,7 +85,7 @@ class RefusedRows:
         """Return the records that settle dead letters of rows that these records publish, and remember new dead
         letters.
 
-        It costs two attribute look-ups while there are no dead letters.
+        While `follows` is False, there is nothing to do.
         """
         if not self._made and not self._open:
             return []

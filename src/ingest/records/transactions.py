@@ -9,17 +9,15 @@ deleted, so that consumers do not keep an outdated one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from cdc.formats.debezium_bytes import NULL
 from cdc.model.errors import Skippable
-from cdc.model.event import Position, SourceInfo
+from cdc.model.event import SourceInfo
 from cdc.model.schema import TableId, TableSchema
 from ingest.events.changed import TablesChanged
-from ingest.events.left_out import quarantined_tables
 from ingest.events.log_events import (
     LogEvent,
     RowsLogged,
@@ -30,89 +28,28 @@ from ingest.events.log_events import (
     TransactionEnded,
     TransactionLogged,
 )
-from ingest.events.tables import Tables
-from ingest.records.capture_interfaces import Checkpoint, Record, Stream, Watcher
+from ingest.records.capture_interfaces import Record
 from ingest.records.images import MAX_IMAGE, check_images, events, shaped
-from ingest.records.parts import name_of, orders_of, part_of
-from ingest.records.records import Recorder, TableWriter
+from ingest.records.numbering import Numbering
+from ingest.records.records import TableWriter
 from ingest.records.rewritten import by_statement, doubted, rekeyed
 
 _dumps, _new = orjson.dumps, tuple.__new__
 
 
-class Transactions:
+class Transactions(Numbering):
     """Turns the log events of one stream into records, from a checkpoint on.
 
     Pass every event to `records`, append what it returns, and commit with `checkpoint`. A new stream (after a lost
     connection) needs a new instance, started from the committed checkpoint.
     """
 
-    def __init__(self, recorder: Recorder, tables: Tables, start: Checkpoint, watcher: Watcher | None = None) -> None:
-        self._watcher = watcher
-        self._windows, self._partial = ({}, set[TableId]()) if watcher is None else (watcher.windows, watcher.partial)
-        self._parents: Collection[TableId] = ()
-        self._repaired: Collection[TableId] = ()
-        self._recorder, self.tables, self._start, self.values = recorder, tables, start, recorder.refused
-        self._phases = recorder.phases
-        self.values.load(start.state)
-        self._file, self._pos = start.position.file, start.position.pos
-        self._sequence = start.position.sequence
-        self._ts_ms = start.ts_ms
-        self._open: TransactionBegan | None = None
-        self._row = self._total = self._skip = 0
-        # JSON texts: GTID and name of the open transaction, and the last file name.
-        self._gtid = self._id = self._file_json = NULL
-        self._file_named = ""
-        self._touched = False
-        self._orders: dict[TableId, int] = {}
-        self._resumed = start.open
-        self._writers: dict[TableId, TableWriter] = {}
-        self.changes = 0
-        self.refused = self.quarantined = 0  # row images that became dead letters; events in quarantine
-        self.kept = quarantined_tables(start.state)
-        self.moved = False
-
-    @property
-    def whole(self) -> bool:
-        """Return whether no transaction is open."""
-        return self._open is None
-
-    @property
-    def clean(self) -> bool:
-        """Return whether no record of the open transaction was created yet."""
-        return self._open is None or not self._touched
-
-    def checkpoint(self, stream: Stream) -> Checkpoint:
-        """Return the checkpoint after the records so far, and reset `moved`.
-
-        Inside a transaction, it contains how many of its changes are published.
-        """
-        self.moved = False
-        row, counted = (self._start.position.row, self._resumed) if self._resumed else (0, None)
-        if not self.clean:
-            assert self._open is not None, "only an open transaction is not clean"
-            row = self._row
-            counted = part_of(self._open, self._total, self._orders)
-        state, place = self.values.state({**self._start.state, **stream.state}), self.place(stream, row)
-        return replace(self._start, position=place, ts_ms=self._ts_ms, open=counted, state=state)
-
-    def rest(self, stream: Stream) -> None:
-        """Move the position of an idle source to the end of its log, so that the server may purge earlier files."""
-        awaited = self._resumed is not None  # published in part; the server may take long to decode the rest
-        if self._open is None and not awaited and (place := stream.place) != (self._file, self._pos):
-            (self._file, self._pos), self.moved = place, True
-
-    def count_on(self, number: int) -> None:
-        """Use only numbers above this one from now on: a replay has reached the position from before the rewind."""
-        self._sequence, self.moved = max(number, self._sequence), True
-
-    def place(self, stream: Stream, row: int = 0) -> Position:
-        """Return the position after the last transaction that ended. `row` counts published changes of the open one."""
-        return Position(file=self._file, pos=self._pos, gtid_set=stream.gtid_set, sequence=self._sequence, row=row)
-
     def records(self, event: LogEvent, now_ms: int) -> list[Record]:
         """Return the records to append for a log event. `now_ms` becomes `ts_ms` of the envelopes."""
         if isinstance(event, TransactionLogged):
+            one_row = self._one_row(event, now_ms)
+            if one_row is not None:
+                return one_row
             self._begin(event.began)
             records = self._changes(event.rows, now_ms)
             self._end(event.ended)
@@ -132,6 +69,53 @@ class Transactions:
                 return self._other(event, now_ms)
         return []
 
+    def _one_row(self, event: TransactionLogged, now_ms: int) -> list[Record] | None:
+        """Return the records of a transaction of one ordinary row. Otherwise change nothing, and return None.
+
+        The result is that of `_begin`, `_changes` and `_end`, without what only larger transactions need.
+        """
+        began, (table, operation, rows, plain, file, pos), ended = event
+        known, writer = self._latest
+        if table is not known and (writer := self._writers.get(table)) is not None:
+            self._latest = table, writer
+        if (
+            writer is None
+            or writer.shape
+            or not plain
+            or len(rows) != 1
+            or self._open is not None
+            or self._resumed is not None
+            or (self._windows and table in self._windows)
+            or (self._parents and table in self._parents)
+            or (self._repaired and table in self._repaired)
+        ):
+            return None
+        (change,), key_of = rows, writer.key
+        if operation == "update":
+            before, after = change
+            key = key_of(after)
+            if before is None or key_of(before) != key:
+                return None
+            op, old, new = b"u", _dumps(before), _dumps(after)
+        else:
+            key, image = key_of(change), _dumps(change)
+            op, old, new = (b"c", NULL, image) if operation == "insert" else (b"d", image, NULL)
+        if len(old) + len(new) >= MAX_IMAGE:
+            return None
+        if file != self._file_named:
+            self._file_named, self._file_json = file, _dumps(file)
+        name = _dumps(began.gtid or f"{began.file}:{began.pos}")
+        gtid, self._ts_ms = name if began.gtid else NULL, began.commit_us // 1000
+        self._sequence += 1
+        self.changes += 1
+        value = writer.one_row(
+            op, old, new, self._ts_ms, began.server_id, gtid, self._file_json, pos, self._sequence, now_ms, name,
+            partial=bool(self._partial) and table in self._partial,
+        )  # fmt: skip
+        (self._file, self._pos), self.moved = ended, True
+        record = _new(Record, (writer.topic, key, value, None))
+        return [record, _new(Record, (writer.topic, key, None, None))] if operation == "delete" else [record]
+
     def _other(self, event: LogEvent, now_ms: int) -> list[Record]:
         """Return the records of a kind of log event that a subclass handles."""
         return []
@@ -144,42 +128,6 @@ class Transactions:
     def _special_changes(self, event: RowsLogged, now_ms: int) -> list[Record]:
         """Return the records of rows of a table with child tables, or with rows under repair."""
         raise NotImplementedError
-
-    def _begin(self, event: TransactionBegan) -> None:
-        if self._open is not None and self._orders:
-            self._missing(self._orders)  # the previous transaction, published in part, has no end in the log
-        self._open, self._touched = event, False
-        self._row = self._total = self._skip = 0
-        self._orders.clear()
-        if event.gtid:
-            self._gtid = self._id = _dumps(event.gtid)
-        else:
-            self._gtid, self._id = NULL, _dumps(f"{event.file}:{event.pos}")
-        if self._resumed is None:
-            return
-        resumed, self._resumed = self._resumed, None
-        orders = orders_of(resumed, self.tables.source)
-        if name_of(event) != resumed["id"]:
-            self._missing(orders)  # after a fail-over the server lacks a transaction that was published in part
-            return
-        self._skip, self._total, self._orders = self._start.position.row, resumed["total_order"], orders
-        self._touched = True
-
-    def _end(self, event: TransactionEnded) -> None:
-        assert self._open is not None, "a transaction ended that had not begun"
-        if self._skip:  # the transaction now has fewer rows than were published
-            self._skip = 0
-            self._missing(self._orders)
-        self._file, self._pos = event.file, event.pos
-        self._open, self.moved = None, True
-
-    def _missing(self, tables: Iterable[TableId]) -> None:
-        """Re-read tables of which rows were published that the source may not have committed."""
-        raise NotImplementedError
-
-    def next_position(self) -> Position:
-        """Return the position after a change with the next sequence number."""
-        return Position(file=self._file, pos=self._pos, gtid_set="", sequence=self._sequence + 1)
 
     def _statement(self, event: StatementLogged, now_ms: int) -> list[Record]:
         change = self.tables.statement(event, self.next_position())
@@ -208,11 +156,6 @@ class Transactions:
                 self._touched = True
                 self._watcher.start(table, marker=self.number())
 
-    def number(self) -> int:
-        """Take the next sequence number and return it. All earlier changes have smaller ones."""
-        self._sequence, self.moved = self._sequence + 1, True
-        return self._sequence
-
     def _truncated(self, table: TableId, writer: TableWriter, now_ms: int) -> list[Record]:
         if self._watcher is not None:
             self._watcher.void(table)
@@ -221,17 +164,6 @@ class Transactions:
         source = self._source(writer, self._open.file, self._open.pos)
         place = source, self._row, self._sequence, now_ms, self._id, self._total, order
         return [writer.truncated(writer.format.change(b"t", NULL, NULL, *place))]
-
-    def _counted(self, table: TableId) -> int:
-        """Number the next change of a table, and return its number among the table's changes in the transaction."""
-        assert self._open is not None, "a change outside a transaction"
-        self._touched = True
-        self._sequence += 1
-        self.changes += 1
-        self._total += 1
-        self._ts_ms = self._open.commit_us // 1000
-        order = self._orders[table] = self._orders.get(table, 0) + 1
-        return order
 
     def _changed(self, change: TablesChanged) -> list[Record]:
         self._phases.end_each({*change.tables, *(change.refused or ()), *(s.table_id for s in change.schemas)})
@@ -246,6 +178,7 @@ class Transactions:
                 known = self._writers.get(schema.table_id)
                 (self._watcher.void if known and known.schema.primary_key == schema.primary_key
                  else self._watcher.restart)(schema.table_id)  # fmt: skip
+        self._latest = None, None
         for table in change.tables:
             self._writers.pop(table, None)
         published = (self._recorder.schema(schema) for schema in (*change.schemas, *change.merged))

@@ -35,8 +35,13 @@ def _iso(code: RowCode, value: str, zone: str) -> str:
 
 
 def _canonical(text: str, digits: int) -> str:
-    """Return source text for the canonical form; `text` is the inside of an f-string for date and time with a T."""
-    return f"f'{text}'.rstrip('0').rstrip('.')+'Z'" if digits else f"f'{text}Z'"
+    """Return source text for the canonical form; `text` is the inside of an f-string for date and time with a T, and
+    `u` its fraction."""
+    if not digits:
+        return f"f'{text}Z'"
+    stripped = f"f'{text}'.rstrip('0').rstrip('.')+'Z'"
+    # with an even number of digits, all digits of `u` are shown: mostly, the last one is not 0
+    return stripped if digits % 2 else f"(f'{text}Z' if u%10 else {stripped})"
 
 
 def _duration(code: RowCode, column: LoggedColumn, value: str) -> str:
