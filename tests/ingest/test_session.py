@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +37,15 @@ from ingest.events.log_events import (
 )
 from ingest.events.tables import Tables
 from ingest.log.memory_log import Broker, MemoryLog
-from ingest.records.capture_interfaces import Checkpoint, LogDamaged, LogReplaced, PositionLost, ServerTables, Stream
+from ingest.records.capture_interfaces import (
+    Checkpoint,
+    LogDamaged,
+    LogReplaced,
+    PositionLost,
+    Record,
+    ServerTables,
+    Stream,
+)
 from ingest.records.chunk_requests import Chunk, ChunkRequest
 from ingest.records.records import Recorder
 
@@ -345,6 +353,26 @@ def test_whole_transactions_are_appended_together_before_their_commit() -> None:
     assert commits(refused)[-1] == (":1-50", 50)
     assert refused.records == plain.records[: len(refused.records)]
     assert len([one for one in refused.records if "top.s.d" in one.topic]) == 50
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_record_that_the_log_refuses_is_not_passed_over(together: bool) -> None:
+    """If the log refuses records, the position behind them is not committed, and the next session reads them again."""
+    broker = Broker()
+    events: list[LogEvent] = [event for n in range(1, 9) for event in transaction(n, n)]
+    if together:
+        events = [whole(n, n) for n in range(1, 9)]
+
+    class Refusing(MemoryLog):
+        def extend(self, records: Iterable[Record]) -> None:
+            listed = list(records)
+            if any(b'"id":5' in record.key for record in listed):
+                raise Fatal("a record is too large", "report it")
+            super().extend(listed)
+
+    with patch(f"{__name__}.MemoryLog", Refusing), pytest.raises(Fatal):
+        run(Script(reported=[*events]), broker)
+    assert commits(broker) == [("", 0)]
 
 
 def test_a_lost_connection_aborts_uncommitted_records() -> None:

@@ -61,6 +61,7 @@ class Follower:
         busy = bool(snapshots or repairs)
         self._pace = Pace(session.limits, session.clock(), busy=busy, repairs=bool(repairs))
         self._gathered: list[Record] = []  # of transactions that are processed, to be appended before anything else
+        self._torn = False  # the log refused a record, so the position must not be committed
         self._signals: int | None = None
         self._asked = self._learned = 0.0
         self._asked_at: Position | None = None  # an end of the log after the foreign keys were read
@@ -76,15 +77,15 @@ class Follower:
         try:
             return self._follow(chunks, checkpoint)
         except Fatal:
-            self._append_gathered()
-            if self._transactions.clean and self._pace.group.size:  # commit the transactions before the error
-                self._commit()
+            if not self._torn:
+                self._append_gathered()
+                if self._transactions.clean and self._pace.group.size:  # commit the transactions before the error
+                    self._commit()
             raise
 
     def _follow(self, chunks: SharedChunkReader, checkpoint: Checkpoint) -> Checkpoint | None:
         session, clock, pace = self._session, self._session.clock, self._pace
         records_of, snapshots, values = self._transactions.records, self._snapshots, self._transactions.values
-        extend = session.log.extend
         group, repairs, now = pace.group, self._repairs, clock()
         self._signals = checkpoint.state.get("signals")
         self._replayed, self._begun = reached_before(checkpoint), checkpoint.state.get(FROM)
@@ -113,7 +114,7 @@ class Follower:
                 records = records_of(event, int(now * 1000))
                 if records:
                     records += values.follow(records)
-                    extend(records)
+                    self._append(records)
                     group.add(len(records), now)
                 stand = _STANDS.get(kind, "inside")
                 # never commit between a statement and its transaction's end: the statement would be applied twice
@@ -138,7 +139,12 @@ class Follower:
     def _append_gathered(self) -> None:
         if self._gathered:
             records, self._gathered = self._gathered, []
-            self._session.log.extend(records)
+            self._append(records)
+
+    def _append(self, records: list[Record]) -> None:
+        self._torn = True
+        self._session.log.extend(records)
+        self._torn = False
 
     def _moment(self, stand: Stand, now: float, *, stopped: bool) -> Moment:
         repairs, reads = bool(self._repairs), len(self._snapshots.state)
@@ -290,7 +296,7 @@ class Follower:
 
     def _publish(self, records: list[Record], now: float, *, live: bool = True) -> None:
         records += self._transactions.values.follow(records)
-        self._session.log.extend(records)
+        self._append(records)
         self._pace.group.add(len(records), now, live=live)
 
     def _check_schemas(self, now: float) -> None:
