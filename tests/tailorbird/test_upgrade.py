@@ -13,8 +13,13 @@ import pytest
 
 from cdc.model.errors import UsageError
 from cdc.stored.layout import Layout, dump_layout
+from cdc.topology.reader import read_topology
 from indexer.rebuild.targets import Targets
+from joins.engine import file_checkpoint
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
+from joins.query.plan import STATE_FORMAT
 from tailorbird.cli.change import cli_upgrade
+from tailorbird.deploy.upgrade import run_upgrade
 from tailorbird.deploy.upgrade.formats import (
     INSTALLED,
     JOIN_STATE,
@@ -28,6 +33,14 @@ from tailorbird.deploy.upgrade.formats import (
 from tailorbird.deploy.upgrade.kafka_formats import format_of
 from tailorbird.verify.checks.runs import FORMAT as CHECKS
 from tests.support.commands import tailorbird
+
+TOPOLOGY = """
+name: shop
+sources:
+  shop: {type: mysql, hostname: 127.0.0.1, username: cdc, password: cdc, database: shop, server_id: 7, tables: [t]}
+tables:
+  wide: {query: SELECT a.id FROM shop.t a, row_key: [id]}
+"""
 
 
 def found(*stored: tuple[str, int], version: Mapping[str, FormatSupport], back: Any = None) -> list[str]:
@@ -77,6 +90,35 @@ def test_written_formats_are_those_that_are_declared() -> None:
     assert format_of(Targets(epoch=1, collections=("a",)).to_json()) == INSTALLED["index collections"].writes
     assert INSTALLED["check results"] == FormatSupport(reads=(CHECKS,), writes=CHECKS)
     assert all(one.writes in one.reads for one in INSTALLED.values())
+
+
+def test_the_format_of_a_joins_state_is_that_of_its_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A newer version that is already installed still reports that it rebuilds the table. A run without a number, of
+    version 0.2, has format 5, also if the number of an earlier run was left in the folder."""
+    monkeypatch.setenv("TAILORBIRD_HOME", str(tmp_path))
+    monkeypatch.setattr(run_upgrade, "formats_in_kafka", lambda topology: iter(()))
+    topology = read_topology(TOPOLOGY, file="shop.yml", environ={})
+    record = QueryRecord(id="q", fingerprint="f", partitions=1, first_timestamp=5, target={}, complete=True)
+    folder = tmp_path / "checkpoints" / topology.name / "wide"
+    checkpoint = QueryCheckpoint(folder)
+
+    def formats() -> dict[str, int]:
+        return {one.name: one.format for one in run_upgrade.stored_formats(topology, None, None)}
+
+    assert formats() == {}
+    for number in (STATE_FORMAT, STATE_FORMAT + 1):
+        monkeypatch.setattr(file_checkpoint, "STATE_FORMAT", number)
+        checkpoint.clear()
+        checkpoint.store(record)
+        assert formats() == {"checkpoints": 1, JOIN_STATE: number}
+    without_number = (folder / "query.json").read_text().replace('"id": "q"', '"id": "other"')
+    (folder / "query.json").write_text(without_number)
+    assert formats()[JOIN_STATE] == 5
+    (folder / "state.json").unlink()
+    assert formats()[JOIN_STATE] == 5
+    checkpoint.clear()
+    assert formats() == {}
+    checkpoint.close()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Manage the folder of a join's checkpoint: Spark's own files, and the record of the run.
 
 <folder>/query.json   what the state depends on, and the progress until the first complete result
+<folder>/state.json   the format of the state, and the run that it belongs to
 <folder>/lock         held by the one process that may run the join
 <folder>/spark/       Spark's checkpoint
 <folder>/spark/clock  what `now()` means in the last batches, if the query uses it"""
@@ -19,10 +20,13 @@ from typing import IO, Any
 
 from cdc.model.errors import Fatal, UsageError
 from cdc.process.file_private import create_private, private_folder
+from joins.query.plan import STATE_FORMAT
 from joins.runtime.sink import Refusals
 
 FORMAT = 1
 _RECORD = "query.json"
+_STATE = "state.json"  # not in the record: version 0.2 refuses a record with an unknown field
+_UNNUMBERED_STATE = 5  # of every version that wrote no number
 _FORMER_NAMES = {"floors": "truncation_points", "first_stamp": "first_timestamp"}  # of versions before 0.2
 _CLOCK = "clock"
 _CLOCKS = 3  # batches whose clock is kept
@@ -69,6 +73,7 @@ class QueryCheckpoint:
         self.folder = folder
         self.spark = folder / "spark"
         self._record = folder / _RECORD
+        self._numbered = ""  # the run whose state has its number
         private_folder(folder)
         self._lock = _locked(folder / "lock")
 
@@ -77,12 +82,17 @@ class QueryCheckpoint:
         return stored_record(self.folder)
 
     def store(self, record: QueryRecord) -> None:
-        """Write the record of the run, atomically."""
+        """Write the record of the run, atomically, after the format of its state."""
+        if self._numbered != record.id:
+            _replace(self.folder / _STATE, {"format": STATE_FORMAT, "run": record.id})
+            self._numbered = record.id
         _replace(self._record, {"format": FORMAT, **asdict(record)})
 
     def clear(self) -> None:
         """Delete the record and the state, so that the next run reads the log from its beginning."""
         self._record.unlink(missing_ok=True)
+        (self.folder / _STATE).unlink(missing_ok=True)
+        self._numbered = ""
         shutil.rmtree(self.spark, ignore_errors=True)
 
     def close(self) -> None:
@@ -165,6 +175,23 @@ def stored_record(folder: Path) -> QueryRecord | None:
         return QueryRecord(**value)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Fatal(f"{file}: {error}", "start with --rebuild, which recreates the state") from error
+
+
+def stored_state_format(folder: Path) -> int | None:
+    """Return the format of the state in a folder, or None without a record. Another process may hold the folder.
+
+    A run of a version that stored no number has the format of that time. Raises Fatal if a file cannot be read."""
+    file = folder / _RECORD
+    try:
+        run = json.loads(file.read_text())["id"]
+        file = folder / _STATE
+        stored = json.loads(file.read_text()) if file.exists() else {}
+        # the number of another run: a version without numbers has begun a new run since
+        return int(stored["format"]) if stored.get("run") == run else _UNNUMBERED_STATE
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Fatal(f"{file}: {error!r}", "start with --rebuild, which recreates the state") from error
 
 
 def measured_rate(folder: Path, record: QueryRecord) -> float | None:

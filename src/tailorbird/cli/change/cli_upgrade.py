@@ -58,7 +58,8 @@ def upgrade(
         with _stored(file) as (stored, rebuilt):
             found = list(findings(stored, version, back))
             if back is None and "unreadable" not in {one.state for one in found}:
-                found += rebuilt()
+                known = {one.place for one in found if one.state == "rebuilt"}
+                found += [one for one in rebuilt() if one.place not in known]
     except Retriable as error:  # 1 would mean that something cannot go back
         typer.echo(f"tailorbird: {error}", err=True)
         raise typer.Exit(_UNAVAILABLE) from error

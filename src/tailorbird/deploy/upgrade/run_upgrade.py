@@ -10,7 +10,7 @@ from cdc.topology.topology import Topology
 from indexer.peer.zk_registration import Client
 from indexer.rebuild.zk_state import StoredTargets
 from indexer.table.hbase_layouts import StoredLayouts
-from joins.query.plan import STATE_FORMAT
+from joins.engine.file_checkpoint import stored_state_format
 from tailorbird.deploy.upgrade.formats import JOIN_STATE, StoredFormat
 from tailorbird.deploy.upgrade.kafka_formats import format_of, formats_in_kafka
 from tailorbird.provision.stores import Stores
@@ -20,13 +20,14 @@ from tailorbird.provision.zk_journal import StoredJournal
 def stored_formats(topology: Topology, stores: Stores | None, client: Client | None) -> Iterator[StoredFormat]:
     """Yield the stored formats. `stores` and `client` (of ZooKeeper) are None if the topology only captures.
 
-    Raises Retriable while a server is unavailable."""
+    Raises Retriable while a server is unavailable, Fatal if a join's record cannot be read."""
     if topology.sources or topology.tables:
         yield from formats_in_kafka(topology)
     for file in sorted((home() / "checkpoints" / topology.name).glob("*/query.json")):
         if (number := format_of(file.read_bytes())) is not None:
             yield StoredFormat(name="checkpoints", place=file.parent.name, format=number)
-            yield StoredFormat(name=JOIN_STATE, place=file.parent.name, format=STATE_FORMAT)
+        if (number := stored_state_format(file.parent)) is not None:
+            yield StoredFormat(name=JOIN_STATE, place=file.parent.name, format=number)
     if stores is None or client is None:
         return
     namespaces = stores.tables.namespaces()
