@@ -23,6 +23,8 @@ REFUSED = {
     "dashboard.replica=3": "replica",
     "dashboard.behindProxy=false": "dashboard.tls",
     "dashboard.behindProxy=false,dashboard.tls=t": "dashboard.users",
+    "api.replicas=2": "replicas",
+    "api.behindProxy=false": "api.tls",
     "gateway.enabled=true": "gateway.identity",
     "joins[0].sparkArguments[0]=x,joins[0].table=t": "master",
     "metricsPort=80": "metricsPort",
@@ -74,7 +76,8 @@ def open_pods(rendered: str) -> list[str]:
 
 def differences_from_compose(rendered: str) -> list[str]:
     """Return the processes that only one of the rendered chart and Docker Compose's profile `pipeline` runs, each with
-    its image. Options of the dashboard differ, since Compose serves it to this machine only."""
+    its image. Options of the dashboard and the API differ, since Compose serves them to this
+    machine only."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].values()
     compose = {_process(one["image"], one["command"]) for one in services if one.get("profiles") == ["pipeline"]}
     pods = [resource.get("spec", {}).get("template") for resource in filter(None, yaml.safe_load_all(rendered))]
@@ -84,7 +87,7 @@ def differences_from_compose(rendered: str) -> list[str]:
 
 def _process(image: str, arguments: list[str]) -> str:
     words = ["FILE" if word.startswith("/etc/tailorbird/") else word for word in arguments]
-    words = words[:2] if words[0] == "dashboard" else words
+    words = words[:2] if words[0] in ("dashboard", "api") else words
     return f"{' '.join(words)} in {image.rpartition('/')[2].partition(':')[0]}"
 
 

@@ -181,12 +181,13 @@ def test_the_pipeline_runs_every_process_of_its_topology(compose: dict[str, Any]
         *(f"join {file} --table {name}" for name in topology.tables),
         *(f"index run {file} --index {name}" for name in topology.indexes),
         f"dashboard {file} --port 8080",
+        f"api {file} --port 7450",
     }
     assert commands == wanted
     targets = {name: one["build"]["target"] for name, one in services.items()}
     assert targets == {
         "apply": "console", "capture-shop": "capture", "capture-crm": "capture", "join": "join", "index": "index",
-        "dashboard": "console",
+        "dashboard": "console", "api": "console",
     }  # fmt: skip
     assert {one["image"] for one in services.values()} == {f"tailorbird-{target}" for target in targets.values()}
 
@@ -201,7 +202,7 @@ def test_containers_of_the_pipeline_are_restricted(compose: dict[str, Any]) -> N
         assert one["environment"]["TAILORBIRD_METRICS_ADDRESS"] == "127.0.0.1"
     ports = [one["environment"].get("TAILORBIRD_METRICS_PORT") for one in services.values()]
     used = [port for port in ports if port]
-    assert len(set(used)) == len(used) == len(services) - 2, "the dashboard has its page, apply ends"
+    assert len(set(used)) == len(used) == len(services) - 3, "the dashboard and the API have their own port, apply ends"
 
 
 def test_the_pipeline_uses_the_images_as_they_are(compose: dict[str, Any]) -> None:
@@ -213,8 +214,11 @@ def test_the_pipeline_uses_the_images_as_they_are(compose: dict[str, Any]) -> No
         assert wrong_use(one["image"], one["command"], user=user, mounted=mounted) == [], name
         asked = {"TAILORBIRD_METRICS_PORT", "TAILORBIRD_HEALTH_URL"} & one["environment"].keys()
         assert len(asked) == (0 if one["healthcheck"]["disable"] else 1), name
-    page = pipeline_services(compose)["dashboard"]
-    assert page["environment"]["TAILORBIRD_HEALTH_URL"] == f"http://127.0.0.1:{page['command'][-1]}/health"
+    for name in ("dashboard", "api"):
+        web = pipeline_services(compose)[name]
+        port = web["command"][-1]
+        assert web["environment"]["TAILORBIRD_HEALTH_URL"] == f"http://127.0.0.1:{port}/health"
+        assert int(port) in images()[web["build"]["target"]].ports
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +47,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 FILE = "/etc/tailorbird/shop.yml"
-READS_VERSIONS = ("join", "index", "dashboard")
+READS_VERSIONS = ("join", "index", "dashboard", "api")
 
 
 class Pipeline:
@@ -60,7 +62,7 @@ class Pipeline:
         self.file.write_text(text.replace("name: shop\n", f"name: images_{time.time_ns()}\n"))
         services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
         self.services = {name: one for name, one in services.items() if one.get("profiles") == ["pipeline"]}
-        self.page = free_port()
+        self.ports = {"8080": str(free_port()), "7450": str(free_port())}  # of the dashboard and the API
         self.running: dict[str, Container] = {}
 
     def container(self, name: str, target: str = "", **environ: str) -> Container:
@@ -82,7 +84,7 @@ class Pipeline:
     def command(self, name: str) -> list[str]:
         """Return the entry point of a service's image with the service's arguments, on a free port."""
         service = self.services[name]
-        words = [str(self.page) if word == "8080" else word for word in service["command"]]
+        words = [self.ports.get(word, word) for word in service["command"]]
         return [*config_of(service["build"]["target"])["Entrypoint"], *words]
 
     def run(self, name: str, *words: str) -> str:
@@ -99,7 +101,8 @@ class Pipeline:
         if "TAILORBIRD_METRICS_PORT" in environ:
             environ["TAILORBIRD_METRICS_PORT"] = str(free_port())
         else:
-            environ["TAILORBIRD_HEALTH_URL"] = environ["TAILORBIRD_HEALTH_URL"].replace("8080", str(self.page))
+            url = environ["TAILORBIRD_HEALTH_URL"]
+            environ["TAILORBIRD_HEALTH_URL"] = re.sub(r"\d{4}(?=/)", lambda found: self.ports[found[0]], url)
         self.running[name] = self.container(name, **environ)
         begun = time.monotonic()
         self.running[name].start(self.command(name), self.folder / f"{name}.log")
@@ -203,8 +206,10 @@ def test_the_stages_of_the_demo_run_in_containers(pipeline: Pipeline, shop: tupl
     found = [one for one in printed if one["kind"] == "verdict"]
     assert {one["stage"]: one["outcome"] for one in found} == dict.fromkeys(("log", "table", "index"), "equal")
     assert {one["outcome"] for one in found} == {"equal"}
-    with urllib.request.urlopen(f"http://127.0.0.1:{pipeline.page}/", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{pipeline.ports['8080']}/", timeout=20) as answer:
         assert b"Sales" in answer.read()
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"http://127.0.0.1:{pipeline.ports['7450']}/v1/topologies", timeout=20)
     ended: dict[str, Any] = {name: pipeline.running[name].stop(120) for name in processes}
     assert ended == dict.fromkeys(processes, 0), pipeline.logs()
 

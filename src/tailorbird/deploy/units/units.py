@@ -100,6 +100,12 @@ UNITS = (
         arguments=f"dashboard {_TOPOLOGY} $TAILORBIRD_DASHBOARD_OPTIONS",
         environment=(f"{ETC}/tailorbird.env", f"-{ETC}/dashboard.env"),
     ),
+    Unit(
+        name="tailorbird-api.service",
+        description="Tailorbird REST API",
+        arguments=f"api {_TOPOLOGY} $TAILORBIRD_API_OPTIONS",
+        environment=(f"{ETC}/tailorbird.env", f"-{ETC}/api.env"),
+    ),
 )
 
 
