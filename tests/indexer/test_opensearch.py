@@ -21,6 +21,7 @@ from indexer.index.processor import RefusedDocument
 from indexer.opensearch.conditions import WriteNumber, condition_of, token_of
 from indexer.opensearch.mappings import KEY, document_of, id_of, known_types, new_mapping, properties_of, source_of
 from indexer.opensearch.opensearch_collection import OpenSearchCollection
+from tailorbird.web.dashboard.view import choose_pages
 from tests.support.gateways import certificates
 
 
@@ -136,12 +137,19 @@ dashboards: {people: {index: people, columns: [name]}}
 """
 
 
-def test_a_dashboard_over_an_index_in_opensearch_is_refused() -> None:
-    """Dashboards query Solr; the message names the index, its engine and what is possible."""
-    assert read_topology(TOPOLOGY % "solr", file="t.yml", environ={}).indexes["people"].type == "solr"
+def test_a_dashboard_over_an_index_in_opensearch_has_no_page() -> None:
+    """Pages query Solr, programs search both; the message names the index, its engine and what is possible."""
+    solr = read_topology(TOPOLOGY % "solr", file="t.yml", environ={})
+    assert [one.name for one in choose_pages(solr, "people")] == ["people"]
+    searched = read_topology(TOPOLOGY % "opensearch", file="t.yml", environ={})
+    assert (list(searched.dashboards), list(searched.pages)) == (["people"], [])
+    for name in ("people", None):
+        with pytest.raises(UsageError, match="OpenSearch"):
+            choose_pages(searched, name)
+    panels = TOPOLOGY.replace("columns: [name]", "panels: [{number: count}]")
     with pytest.raises(TopologyError) as refused:
-        read_topology(TOPOLOGY % "opensearch", file="t.yml", environ={})
-    said = "t.yml:5: dashboards.people.index: index people is in OpenSearch, which dashboards cannot read"
+        read_topology(panels % "opensearch", file="t.yml", environ={})
+    said = "t.yml:5: dashboards.people.panels: index people is in OpenSearch, which pages cannot read"
     assert str(refused.value).startswith(said)
     with pytest.raises(TopologyError, match="elasticsearch"):
         read_topology(TOPOLOGY % "elasticsearch", file="t.yml", environ={})

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import typer
 import uvicorn
@@ -28,7 +27,7 @@ from tailorbird.web.api.http_events import EventStreams
 from tailorbird.web.api.http_rows import serve_events, serve_rows
 from tailorbird.web.api.proc_operations import Operations
 from tailorbird.web.api.served import ServedTopology
-from tailorbird.web.dashboard.query import Params
+from tailorbird.web.mcp.searches import Documents, RowsChanged
 from tailorbird.web.mcp.tools import Handles, tools_of
 from tests.support.nearby_fleet import NearbyAudit
 from tests.support.ports import free_port
@@ -81,14 +80,10 @@ class NearbyTokens:
 class ChangingAnswers(FakeAnswers):
     """An index with a changed row and a deleted one."""
 
-    def select(self, params: Params) -> Mapping[str, Any]:
-        if "cursorMark" not in params:
-            return super().select(params)
-        self.asked.append(params)
-        last = params["cursorMark"] != "*"
+    def changed(self, asked: RowsChanged) -> Iterator[Documents]:
+        yield from super().changed(asked)
         row = {UNIQUE_KEY: "0a", KIND: "row", "name": "Ann", "amount": 2, "secret": "hidden value"}
-        found = [] if last else [row, {UNIQUE_KEY: "0b"}, {UNIQUE_KEY: "probe-x"}]
-        return {"response": {"docs": found}, "nextCursorMark": "end"}
+        yield [row, {UNIQUE_KEY: "0b"}, {UNIQUE_KEY: "probe-x"}]
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -14,10 +14,19 @@ from hypothesis import strategies as st
 
 from cdc.stored.fields import UNIQUE_KEY, words_field
 from cdc.topology.reader import read_topology
+from indexer.index.barriers import IndexProgress
 from tailorbird.web.dashboard.panels.fitting import FitBoard, fit
 from tailorbird.web.dashboard.query import Params
 from tailorbird.web.dashboard.view import IndexField
 from tailorbird.web.mcp.protocol import VERSIONS, McpServer
+from tailorbird.web.mcp.searches import (
+    Documents,
+    RowsChanged,
+    RowsFound,
+    RowsSearch,
+    changes_params,
+    search_params,
+)
 from tailorbird.web.mcp.tools import MOST_HANDLES, Handles, tools_of
 
 TEXT = """name: t
@@ -49,16 +58,18 @@ class FakeAnswers:
     def board(self) -> FitBoard:
         return self.fitted
 
-    def select(self, params: Params) -> Mapping[str, Any]:
-        self.asked.append(params)
+    def found(self, search: RowsSearch) -> RowsFound:
+        self.asked.append(search_params(search))
         document = {UNIQUE_KEY: "00017365637265742d6b6579", "name": "Ann", "amount": 1.5}
-        return {"response": {"numFound": 1, "docs": [document]}}
+        return RowsFound(documents=[document], total=1)
 
-    def cut(self) -> Mapping[str, Any]:
-        return {"sources": {"s": {"gtid_set": "u:1-9"}}, "timestamp_ms": 4}
+    def changed(self, asked: RowsChanged) -> Iterator[Documents]:
+        self.asked.append(changes_params(asked, "*"))
+        yield []
 
-    def version(self) -> int | None:
-        return 10  # later than the timestamp says
+    def progress(self) -> IndexProgress:
+        # a later version than the timestamp says
+        return IndexProgress(positions={"s": {"gtid_set": "u:1-9"}}, timestamp=4, version=10)
 
     def verification(self) -> Mapping[str, Any]:
         return {"verdict": "equal", "results": []}

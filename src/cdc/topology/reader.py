@@ -322,9 +322,9 @@ def _check_references(topology: Topology) -> None:
             path = f"dashboards.{dashboard.name}.index"
             known = ", ".join(topology.indexes) or "an index under `indexes:`"
             raise topology.error(path, f"unknown index {dashboard.index}", f"one of {known}")
-        if topology.indexes[dashboard.index].type != "solr":
-            path, what = f"dashboards.{dashboard.name}.index", f"index {dashboard.index} is in OpenSearch"
-            raise topology.error(path, f"{what}, which dashboards cannot read", "an index with `type: solr`")
+        if dashboard.panels and topology.indexes[dashboard.index].type != "solr":
+            path, what = f"dashboards.{dashboard.name}.panels", f"index {dashboard.index} is in OpenSearch"
+            raise topology.error(path, f"{what}, which pages cannot read", "no panels, or an index with `type: solr`")
     seen: dict[tuple[str, int, int], str] = {}
     for source in topology.sources.values():
         if source.needs_latest and (tables := [t.table for t, rule in source.rules.items() if rule.append_only]):

@@ -186,8 +186,7 @@ class Source:
 class Log:
     """The Kafka cluster and the settings of topics; `min_compaction_lag` in seconds. `topics`: which tables share one.
 
-    `roles` are the logins of single roles (`cdc.topology.roles`), or the error that explains which secret is missing.
-    """
+    `roles` are the logins of single roles (`cdc.topology.roles`), or the error that names the missing secret."""
 
     brokers: Brokers
     partitions: int
@@ -278,8 +277,7 @@ def engine_name(index: Index) -> str:
 class Dashboard:
     """A live page over an index: facets, a histogram over the column `time`, and `columns` of the newest rows.
 
-    `refresh` is the interval in seconds. `panels` replace the histogram; they show the rows of `range` at first.
-    """
+    `refresh` is the interval in seconds. `panels` replace the histogram; they show the rows of `range` at first."""
 
     name: str
     index: str
@@ -297,8 +295,7 @@ class Check:
     """A scheduled comparison by `tailorbird verify`, `every` so many seconds: one stage of some tables.
 
     `stage` None means all stages; empty `tables` means all tables. A check of an index compares one of `sample` rows by
-    value, other ones at each run. With `changed` it compares only what changed since the last comparison.
-    """
+    value, other ones at each run. With `changed` it compares only what changed since the last comparison."""
 
     name: str
     every: float
@@ -340,6 +337,11 @@ class Topology:
         return not (self.tables or self.foreign_tables or self.indexes)
 
     @property
+    def pages(self) -> dict[str, Dashboard]:
+        """Return the dashboards that have a page: those over Solr. Programs search the others."""
+        return {name: one for name, one in self.dashboards.items() if self.indexes[one.index].type == "solr"}
+
+    @property
     def keeps_ledger(self) -> bool:
         """Return whether a check reads the ledger, so that a process should maintain it."""
         return any(check.covers("log") for check in self.checks.values())
@@ -377,8 +379,7 @@ class Topology:
     def table_named(self, text: str) -> TableId | None:
         """Return the captured table of `source.table` or `source.database.table`, None if none is.
 
-        Names may contain dots. If the text fits several tables, the one in the source's default database is returned.
-        """
+        Names may contain dots. If the text fits several tables, it is the one in the source's default database."""
         name, _, rest = text.partition(".")
         if name not in self.sources:
             return None
@@ -389,8 +390,7 @@ class Topology:
     def tables_meant(self, text: str, among: str | None = None) -> list[TableId]:
         """Return the captured tables that a user may mean by `table`, `database.table`, or as in `table_named`.
 
-        A name that starts with its source is that one table. `among` restricts the search to one source.
-        """
+        A name that starts with its source is that one table. `among` restricts the search to one source."""
         sources = [source for name, source in self.sources.items() if among in (None, name)]
         named = self.table_named(text)
         if named is not None and among in (None, named.source):

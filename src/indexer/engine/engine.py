@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from cdc.topology.topology import Index, Topology
 from indexer.foreign.writer import ConditionalCollection
-from indexer.index.barriers import positions_of, version_of
+from indexer.index.barriers import IndexProgress, positions_of, progress_of
 from indexer.index.mapping import Document, Field
 from indexer.index.processor import Collection
 from indexer.solr.solr_collection import SolrCollection
@@ -62,12 +62,12 @@ def visible_positions(topology: Topology, index: Index) -> dict[str, Mapping[str
         return positions_of(found.barriers())
 
 
-def visible_version(topology: Topology, index: Index) -> int | None:
-    """Return the version (`_fence`) up to which queries of an index see every row.
+def visible_progress(topology: Topology, index: Index) -> IndexProgress:
+    """Return up to where queries of an index see everything, with one request.
 
-    None before every salt bucket has a barrier. Raises Retriable while the engine is unavailable."""
+    Raises Retriable while the engine is unavailable."""
     with closing(open_collection(topology, index)) as found:
-        return version_of(found.barriers())
+        return progress_of(found.barriers())
 
 
 def visible_timestamp(topology: Topology, index: Index) -> int | None:

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cdc.stored import fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexProgress:
+    """Up to where queries see everything: positions by source, the timestamp (ms), and the version (`_fence`) of rows.
+
+    All are of the same barriers. Before every bucket has one, there are no positions, and the others are None."""
+
+    positions: Mapping[str, Mapping[str, Any]]
+    timestamp: int | None
+    version: int | None
+
+
+def progress_of(barriers: Sequence[Mapping[str, Any]]) -> IndexProgress:
+    """Return up to where queries see everything, from the visible barriers."""
+    return IndexProgress(
+        positions=positions_of(barriers), timestamp=timestamp_of(barriers), version=version_of(barriers)
+    )
 
 
 def timestamp_of(barriers: Sequence[Mapping[str, Any]]) -> int | None:

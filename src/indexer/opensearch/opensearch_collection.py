@@ -107,7 +107,7 @@ class OpenSearchCollection:
 
     def field_types(self) -> dict[str, str]:
         """Return the type of each field of the mapping."""
-        return {name: _type_text(*one) for name, one in self._known().items()}
+        return {name: _type_text(*one) for name, one in self.known_fields().items()}
 
     def _set_refresh_interval(self) -> None:
         if not self._set_up:
@@ -116,14 +116,15 @@ class OpenSearchCollection:
             self._require(status, answer, "the refresh interval")
             self._set_up = True
 
-    def _known(self) -> dict[str, tuple[str, bool]]:
+    def known_fields(self) -> dict[str, tuple[str, bool]]:
+        """Return the type of each field of the mapping, and whether it takes several values."""
         status, answer = self._client.call("GET", f"{self._path}/_mapping")
         self._require(status, answer, "the mapping")
         [found] = answer.values()
         return known_types(found["mappings"].get("properties", {}))
 
     def _lacking(self, wanted: Sequence[Field]) -> list[Field]:
-        known, lacking = self._known(), dict[str, Field]()
+        known, lacking = self.known_fields(), dict[str, Field]()
         for field in wanted:
             has = known.get(field.name)
             if has is None:

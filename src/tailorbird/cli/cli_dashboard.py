@@ -57,10 +57,10 @@ def dashboard(
         from tailorbird.web.dashboard.guard.access import Access
         from tailorbird.web.dashboard.guard.file_passwords import load_passwords
         from tailorbird.web.dashboard.http_dashboard import serve_dashboards
-        from tailorbird.web.dashboard.view import choose_dashboards
+        from tailorbird.web.dashboard.view import choose_pages
 
     loaded = load_serving(topology)
-    chosen = choose_dashboards(loaded, name)
+    chosen = choose_pages(loaded, name)
     columns, watched = validate(loaded), _Watched(loaded)
     boards = [
         Board(loaded, one, partial(watched.waiting, of), partial(watched.checked, of), columns.get(of.table) or ())

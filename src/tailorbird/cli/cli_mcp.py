@@ -37,7 +37,7 @@ def mcp(
     with extras_named("dashboard"):
         from tailorbird.web.dashboard.view import choose_dashboards
         from tailorbird.web.mcp.protocol import McpServer
-        from tailorbird.web.mcp.solr_answers import DashboardAnswers
+        from tailorbird.web.mcp.run_answers import DashboardAnswers
         from tailorbird.web.mcp.tools import INSTRUCTIONS, Handles, tools_of
 
     topology = load_serving(file)

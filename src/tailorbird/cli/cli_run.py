@@ -65,7 +65,7 @@ def run(
         signal.signal(number, lambda *_: stopped.set())
     with Pipeline(topology, home=home(), page_port=page_port) as pipeline, ExitStack() as closing:
         pipeline.start(_reported_start)
-        if page_port and topology.dashboards:
+        if page_port and topology.pages:
             typer.echo(f"page: http://127.0.0.1:{page_port}/")
         typer.echo("running; Ctrl-C stops")
         _watch(declared, pipeline, closing, stopped)

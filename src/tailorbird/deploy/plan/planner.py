@@ -29,6 +29,8 @@ def changes(topology: Topology, seen: SeenTopology) -> list[Change]:
     found += [*joins, *index_changes(topology, seen, {one.name for one in joins if one.action == "rebuild"})]
     for dashboard in topology.dashboards.values():
         why = f"it has no stored state; its page shows index {dashboard.index} as the file configures it at the start"
+        if dashboard.name not in topology.pages:
+            why = f"it has no stored state; programs search index {dashboard.index}, since pages read Solr only"
         found.append(Change(action="keep", kind="dashboard", name=dashboard.name, why=why))
     found += _left(topology, seen)
     # nothing is done before it is resolved

@@ -67,9 +67,9 @@ def parts(topology: Topology, *, home: Path, page_port: int = 0, ports: Reserved
         port = ports.reserve()
         command = (sys.executable, "-m", "tailorbird", name, topology.file, "--metrics-port", str(port))
         result.append(Part(name=name, stage=name, command=command, log=logs / f"{name}.log", serves={name: port}))
-    if page_port and topology.dashboards:
+    if page_port and topology.pages:
         command = (sys.executable, "-m", "tailorbird", "dashboard", topology.file, "--port", str(page_port))
-        serves = {f"dashboard {name}": page_port for name in topology.dashboards}
+        serves = {f"dashboard {name}": page_port for name in topology.pages}
         result.append(Part(name="page", stage="page", command=command, log=logs / "page.log", serves=serves))
     return result
 
@@ -113,7 +113,7 @@ class Pipeline:
         self._ports = ReservedPorts()
         own = parts(topology, home=home, page_port=page_port, ports=self._ports)
         self.parts = [*captures, *(part for part in own if part.stage != "capture")] if captures else own
-        self._topology, self._home, self._shown = topology.name, home, topology.dashboards
+        self._topology, self._home, self._shown = topology.name, home, topology.pages
         self._restarts = Restarts()
         self._seen = {name: end.at_ms for name, end in ended(topology.name, home).items()}
         self.environ = {**os.environ, "TAILORBIRD_HOME": str(home), **(environ or {})}
@@ -159,9 +159,9 @@ class Pipeline:
 
         A process of several joins is restarted if some of its tables are removed, and so is the dashboard if the
         indexes change. Captures and checks stay as they are."""
-        shown, self._shown = self._shown, topology.dashboards
+        shown, self._shown = self._shown, topology.pages
         for part in self.parts:
-            if part.stage == "page" and shown != topology.dashboards:
+            if part.stage == "page" and shown != topology.pages:
                 self._end(part.name)
         wanted = {part.name: part for part in parts(topology, home=self._home) if part.stage in ("join", "index")}
         needed = {name: part for part in wanted.values() for name in part.serves}

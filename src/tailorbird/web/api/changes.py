@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.stored.fields import BARRIER, FENCE, KIND, ROW, UNIQUE_KEY
+from cdc.stored.fields import KIND, ROW, UNIQUE_KEY
 from tailorbird.web.dashboard.panels.rows import shown_first
-from tailorbird.web.mcp.tools import BoardAnswers, Handles
-
-ROWS_AT_ONCE = 500
+from tailorbird.web.mcp.searches import RowsChanged
+from tailorbird.web.mcp.tools import BoardAnswers, Handles, cut_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,29 +35,20 @@ class IndexChanges:
         """Yield what changed after a position, and the new position; nothing if there is none.
 
         Without a position, only the current one. Raises Retriable while a server is unavailable."""
-        cut, reached = self._answers.cut(), self._answers.version()  # in this order: the cut promises no more
+        progress = self._answers.progress()
+        reached = progress.version
         if reached is None or (position is not None and reached <= position):
             return
         if position is not None:
             yield from self._rows(position, reached)
-        yield IndexEvent(kind="cut", data=cut, id=reached)
+        yield IndexEvent(kind="cut", data=cut_of(progress), id=reached)
 
     def _rows(self, position: int, reached: int) -> Iterator[IndexEvent]:
         board = self._answers.board()
         names = [column.name for column in shown_first(board)]
         hidden = not board.keys <= set(names)
-        params: dict[str, Any] = {
-            "q": "*:*",
-            # a delete has one more than the rows of its batch
-            "fq": [f"{FENCE}:{{{position + 1} TO {reached + 1}]", f"-{KIND}:{BARRIER}"],
-            "fl": ",".join(dict.fromkeys([UNIQUE_KEY, KIND, *names])),
-            "sort": f"{FENCE} asc, {UNIQUE_KEY} asc",
-            "rows": ROWS_AT_ONCE,
-            "cursorMark": "*",
-        }
-        while True:
-            found = self._answers.select(params)
-            documents = [one for one in found["response"]["docs"] if _is_row_key(one[UNIQUE_KEY])]
+        for page in self._answers.changed(RowsChanged(columns=tuple(names), after=position, until=reached)):
+            documents = [one for one in page if _is_row_key(one[UNIQUE_KEY])]
             given = {one[UNIQUE_KEY]: self._handles.given(one[UNIQUE_KEY]) if hidden else one[UNIQUE_KEY]
                      for one in documents}  # fmt: skip
             rows = [
@@ -69,9 +59,6 @@ class IndexChanges:
             deleted = [given[one[UNIQUE_KEY]] for one in documents if one.get(KIND) != ROW]
             if documents:
                 yield IndexEvent(kind="rows", data={"rows": rows, "deleted": deleted})
-            if found["nextCursorMark"] == params["cursorMark"]:
-                return
-            params = {**params, "cursorMark": found["nextCursorMark"]}
 
 
 def _is_row_key(text: str) -> bool:

@@ -25,7 +25,7 @@ from tailorbird.web.api.served import AuditLog, ServedTopology
 from tailorbird.web.dashboard.guard.access import Access
 from tailorbird.web.dashboard.guard.http_serve import is_loopback, refuse_taken, serve_pages
 from tailorbird.web.fleet.kafka_fleet import fleet_topics
-from tailorbird.web.mcp.solr_answers import DashboardAnswers
+from tailorbird.web.mcp.run_answers import DashboardAnswers
 from tailorbird.web.mcp.tools import Handles, tools_of
 
 ExplainRow = Callable[[Topology, str, bytes], Mapping[str, Any] | None]

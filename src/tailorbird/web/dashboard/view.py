@@ -38,6 +38,17 @@ def choose_dashboards(topology: Topology, name: str | None) -> list[Dashboard]:
     return [topology.dashboards[name]]
 
 
+def choose_pages(topology: Topology, name: str | None) -> list[Dashboard]:
+    """Return the dashboard with a name, or all that have a page. Raises UsageError if there is none, or if the named
+    one has no page, since its index is in OpenSearch."""
+    found = [one for one in choose_dashboards(topology, name) if one.name in topology.pages]
+    if not found:
+        what = f"dashboard {name} has no page" if name else f"no dashboard of {topology.file} has a page"
+        remedy = "use an index with `type: solr`, or search it with `tailorbird api` or `tailorbird mcp`"
+        raise UsageError(f"{what}: pages do not read OpenSearch", remedy)
+    return found
+
+
 def heading(name: str) -> str:
     """Return a column's name as a heading: `created_at` → `Created at`."""
     words = name.replace("_", " ").strip()

@@ -5,21 +5,21 @@ index without a list). Other columns can be neither read, nor filtered or sorted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from cdc.stored.fields import UNIQUE_KEY, words_field
 from cdc.topology.panels import Panel, filter_of
-from tailorbird.web.dashboard.panels.asking import rows_params
+from indexer.index.barriers import IndexProgress
 from tailorbird.web.dashboard.panels.columns import Misfit, PanelColumn, filtered
 from tailorbird.web.dashboard.panels.explained import explained_of
 from tailorbird.web.dashboard.panels.fitting import FitBoard, FitPanel
 from tailorbird.web.dashboard.panels.rows import shown_first, sorts
-from tailorbird.web.dashboard.panels.state import LONGEST_SEARCH, Selection
-from tailorbird.web.dashboard.query import Params
+from tailorbird.web.dashboard.panels.state import LONGEST_SEARCH
 from tailorbird.web.mcp.protocol import Tool, ToolRefusal
+from tailorbird.web.mcp.searches import Documents, RowsChanged, RowsFound, RowsSearch
 
 MOST_ROWS, USUAL_ROWS, MOST_FILTERS, MOST_HANDLES, MOST_OFFSET = 50, 10, 20, 10_000, 10_000
 INSTRUCTIONS = (
@@ -33,14 +33,15 @@ class BoardAnswers(Protocol):
     """Reads one dashboard's index and table on the servers. Raises Retriable while one is unavailable.
 
     - `board` returns the dashboard with the fields of its index.
-    - `cut` returns the position of each source up to which queries see everything.
+    - `changed` yields pages of changed documents, in the order of their versions.
+    - `progress` returns up to where queries see everything.
     - `verification` returns the last results of `verify` for the table and the index.
     - `explain` returns the output of `tailorbird explain --json` for a document's key, None without such a row."""
 
     def board(self) -> FitBoard: ...
-    def select(self, params: Params) -> Mapping[str, Any]: ...
-    def cut(self) -> Mapping[str, Any]: ...
-    def version(self) -> int | None: ...
+    def found(self, search: RowsSearch) -> RowsFound: ...
+    def changed(self, asked: RowsChanged) -> Iterator[Documents]: ...
+    def progress(self) -> IndexProgress: ...
     def verification(self) -> Mapping[str, Any]: ...
     def explain(self, key: bytes) -> Mapping[str, Any] | None: ...
 
@@ -122,7 +123,7 @@ def tools_of(boards: Mapping[str, BoardAnswers], handles: Handles) -> list[Tool]
         tool(
             "cut",
             "Show up to which commit of each source database the table is complete.",
-            lambda answers, _: answers.cut(),
+            lambda answers, _: cut_of(answers.progress()),
         ),
         tool(
             "verification",
@@ -154,24 +155,35 @@ def _table(name: str, board: FitBoard) -> dict[str, Any]:
 
 def _search(handles: Handles, answers: BoardAnswers, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     board = answers.board()
-    asked = search_params(board, arguments)
-    proof = {"complete_up_to": answers.cut(), "verification": answers.verification()}  # before the rows are read
-    found = answers.select(asked)["response"]
-    names = [name for name in str(asked["fl"]).split(",") if name != UNIQUE_KEY]
+    asked = search_of(board, arguments)
+    proof = {
+        "complete_up_to": cut_of(answers.progress()),
+        "verification": answers.verification(),
+    }  # before the rows are read
+    found = answers.found(asked)
     hidden = not board.keys <= {column.name for column in shown_first(board)}
     rows = [
         {
             "key": handles.given(one[UNIQUE_KEY]) if hidden else one[UNIQUE_KEY],
-            "values": {name: one.get(name) for name in names},
+            "values": {name: one.get(name) for name in asked.columns},
         }
-        for one in found["docs"]
+        for one in found.documents
     ]
-    return {"rows": rows, "total": found["numFound"], **proof}
+    return {"rows": rows, "total": found.total, **proof}
 
 
-def search_params(board: FitBoard, arguments: Mapping[str, Any]) -> Params:
-    """Return the parameters of a search. Raises ToolRefusal or Misfit for arguments that do not fit, and for columns
-    that the dashboard does not show."""
+def cut_of(progress: IndexProgress) -> dict[str, Any]:
+    """Return the position of each source up to which queries see every commit, and the time of it, as JSON."""
+    return {
+        "sources": {source: dict(one) for source, one in progress.positions.items()},
+        "timestamp_ms": progress.timestamp if progress.positions else None,
+    }
+
+
+def search_of(board: FitBoard, arguments: Mapping[str, Any]) -> RowsSearch:
+    """Return the search that the arguments describe.
+
+    Raises ToolRefusal or Misfit for arguments that do not fit, and for columns that the dashboard does not show."""
     shown = {column.name: column for column in shown_first(board)}
     words, limit = arguments.get("words", ""), arguments.get("limit", USUAL_ROWS)
     if not isinstance(words, str) or len(words) > LONGEST_SEARCH:
@@ -187,13 +199,15 @@ def search_params(board: FitBoard, arguments: Mapping[str, Any]) -> Params:
         raise ToolRefusal("no shown column of this dashboard is searched by words; use filters")
     where = _filters(_list(arguments, "filters"), shown)
     columns = [_shown(shown, name).name for name in _list(arguments, "columns")] or list(shown)
-    return {
-        **rows_params(some, where, Selection(words=words), None),
-        "fl": ",".join([UNIQUE_KEY, *dict.fromkeys(columns)]),
-        "rows": limit,
-        "start": offset,
-        "sort": _order(board, shown, arguments.get("sort", "")),
-    }
+    return RowsSearch(
+        board=some,
+        words=words,
+        where=where,
+        columns=tuple(dict.fromkeys(columns)),
+        order=_order(board, shown, arguments.get("sort", "")),
+        offset=offset,
+        limit=limit,
+    )
 
 
 def _list(arguments: Mapping[str, Any], name: str) -> list[str]:
@@ -223,17 +237,17 @@ def _filters(texts: list[str], shown: Mapping[str, PanelColumn]) -> FitPanel:
     return FitPanel(panel=nothing, sums=(), measured=(), fields=(), by=None, where=tuple(where))
 
 
-def _order(board: FitBoard, shown: Mapping[str, PanelColumn], sort: object) -> str:
+def _order(board: FitBoard, shown: Mapping[str, PanelColumn], sort: object) -> tuple[tuple[str, bool], ...]:
     if not isinstance(sort, str):
         raise ToolRefusal("sort must be a text")
     if not sort:
         # a time that is not shown must not order the rows either
         by = board.time if board.time is not None and board.time.name in shown else None
-        return f"{by.ordered} desc, {UNIQUE_KEY} asc" if by is not None else f"{UNIQUE_KEY} asc"
+        return ((by.ordered, True),) if by is not None else ()
     column = _shown(shown, sort.removeprefix("-"))
     if not sorts(column):
         raise ToolRefusal(f"column {column.name} cannot be sorted by")
-    return f"{column.ordered or column.counted} {'desc' if sort.startswith('-') else 'asc'}, {UNIQUE_KEY} asc"
+    return ((column.ordered or column.counted, sort.startswith("-")),)
 
 
 def _explain(handles: Handles, answers: BoardAnswers, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -241,7 +255,7 @@ def _explain(handles: Handles, answers: BoardAnswers, arguments: Mapping[str, An
         key = bytes.fromhex(handles.key(arguments.get("key", "")))
     except (ValueError, TypeError) as error:
         raise ToolRefusal("key must be the `key` of a row of `search`") from error
-    proof = {"complete_up_to": answers.cut(), "verification": answers.verification()}
+    proof = {"complete_up_to": cut_of(answers.progress()), "verification": answers.verification()}
     found = answers.explain(key)
     if found is None:
         raise ToolRefusal("there is no such row; it may have been deleted: search again")

@@ -119,7 +119,7 @@ def filtered(column: PanelColumn, operator: FilterOperator, values: Sequence[str
     if operator in ("<", "<=", ">", ">="):
         if not column.ordered:
             raise Misfit(f"column {column.name} is neither number nor time", "=, !=, in, not in, is null")
-        value = _literal(column, values[0])
+        value = literal_of(column, values[0])
         low = f"{'[' if operator == '>=' else '{'}{value} TO *]"
         return {name: f"{column.ordered}:" + (low if operator[0] == ">" else f"[* TO {value}{_end(operator)}")}
     params: Params = {}
@@ -142,7 +142,7 @@ def _equal(column: PanelColumn, value: str, name: str) -> Params:
     if len(value) > LONGEST_VALUE:
         raise Misfit(f"a value of {len(value)} characters for column {column.name}", f"{LONGEST_VALUE} at most")
     if column.ordered:
-        literal = _literal(column, value)
+        literal = literal_of(column, value)
         return {name: f"{column.ordered}:[{literal} TO {literal}]"}
     if column.type == "boolean" and value not in ("true", "false"):
         raise Misfit(f"value {value!r} for column {column.name}", "true or false")
@@ -151,7 +151,8 @@ def _equal(column: PanelColumn, value: str, name: str) -> Params:
     return {name: f"{{!term f={column.counted} v=${name}_v}}", f"{name}_v": value}
 
 
-def _literal(column: PanelColumn, value: str) -> str:
+def literal_of(column: PanelColumn, value: str) -> str:
+    """Return a number or time as an index stores it. Raises Misfit for an invalid value."""
     if column.look != "time":
         return _number(column, value)
     moment = moment_of(value)

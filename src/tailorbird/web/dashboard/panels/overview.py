@@ -46,7 +46,7 @@ def graph_of(
         *(("join", name) for name in topology.tables),
         *(("join", name) for name in topology.foreign_tables),
         *(("index", name) for name in topology.indexes),
-        *(("dashboard", name) for name in topology.dashboards),
+        *(("dashboard", name) for name in topology.pages),
     ]
     lags = {table: _lag(by_name.get(f"join {table}", [])) for table in topology.tables}
     edges = [
@@ -60,7 +60,7 @@ def graph_of(
     ]
     edges += [
         _edge(f"index {one.index}", f"dashboard {one.name}", shown_text(seen, one.index))
-        for one in topology.dashboards.values()
+        for one in topology.pages.values()
     ]
     nodes = [_node(kind, name, topology, by_name.get(f"{kind} {name}", []), seen) for kind, name in names]
     troubles = _troubles(topology, seen)

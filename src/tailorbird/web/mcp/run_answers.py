@@ -1,19 +1,21 @@
-"""Read what the MCP server's tools answer: rows and barriers from Solr, traces from the log, verdicts from Kafka."""
+"""Read what the MCP server and the REST API answer: rows and barriers from the search engine, traces from the log,
+verdicts from Kafka."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from cdc.topology.topology import Dashboard, Topology
-from indexer.engine.engine import visible_positions, visible_timestamp, visible_version
+from cdc.topology.topology import Dashboard, Index, Topology
+from indexer.engine.engine import visible_progress
+from indexer.index.barriers import IndexProgress
 from tailorbird.verify.checks.check_status import check_statuses
 from tailorbird.verify.checks.kafka_runs import RunsReader
 from tailorbird.verify.findings import WORST_FIRST
 from tailorbird.web.dashboard.panels.fitting import FitBoard, fit
-from tailorbird.web.dashboard.query import Params
-from tailorbird.web.dashboard.solr_view import SolrView
+from tailorbird.web.mcp.searches import Documents, RowsChanged, RowsFound, RowsReader, RowsSearch
+from tailorbird.web.mcp.solr_rows import SolrRows
 
 ExplainRow = Callable[[Topology, str, bytes], Mapping[str, Any] | None]
 
@@ -24,27 +26,23 @@ class DashboardAnswers:
     def __init__(self, topology: Topology, dashboard: Dashboard, explain: ExplainRow) -> None:
         self._topology, self._dashboard, self._explain = topology, dashboard, explain
         self._index = topology.indexes[dashboard.index]
-        self._view = SolrView(topology.solr, self._index.collection)
+        self._rows = rows_reader(topology, self._index)
 
     def board(self) -> FitBoard:
         """Return the dashboard with the current fields of its index."""
-        return fit(self._topology, self._dashboard, self._view.fields())
+        return fit(self._topology, self._dashboard, self._rows.fields())
 
-    def select(self, params: Params) -> Mapping[str, Any]:
-        """Return Solr's answer to a query."""
-        return self._view.select(params)
+    def found(self, search: RowsSearch) -> RowsFound:
+        """Return the rows that match a search."""
+        return self._rows.found(search)
 
-    def cut(self) -> Mapping[str, Any]:
-        """Return the position of each source up to which queries of the index see every commit, and the time of it."""
-        positions = visible_positions(self._topology, self._index)
-        return {
-            "sources": {source: dict(one) for source, one in positions.items()},
-            "timestamp_ms": visible_timestamp(self._topology, self._index) if positions else None,
-        }
+    def changed(self, asked: RowsChanged) -> Iterator[Documents]:
+        """Yield pages of changed documents."""
+        return self._rows.changed(asked)
 
-    def version(self) -> int | None:
-        """Return the version of rows (`_fence`) up to which queries of the index see every row, None before that."""
-        return visible_version(self._topology, self._index)
+    def progress(self) -> IndexProgress:
+        """Return up to where queries of the index see everything."""
+        return visible_progress(self._topology, self._index)
 
     def verification(self) -> Mapping[str, Any]:
         """Return the last result of each stage of the topology's checks that compares this table and index."""
@@ -70,3 +68,13 @@ class DashboardAnswers:
     def explain(self, key: bytes) -> Mapping[str, Any] | None:
         """Return the sources of a row's cells, None if there is no such row."""
         return self._explain(self._topology, self._index.table, key)
+
+
+def rows_reader(topology: Topology, index: Index) -> RowsReader:
+    """Return the reader of an index's rows for its search engine."""
+    if index.type == "opensearch":
+        # imported here: its library would slow down every command, and not every extra installs it
+        from tailorbird.web.mcp.opensearch_rows import OpenSearchRows
+
+        return OpenSearchRows(topology.opensearch, index.collection)
+    return SolrRows(topology.solr, index.collection)
