@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from cdc.model.extras import extras_named
 from cdc.topology.topology import Dashboard, Index, Topology
 from indexer.engine.engine import visible_progress
 from indexer.index.barriers import IndexProgress
@@ -74,7 +75,7 @@ def rows_reader(topology: Topology, index: Index) -> RowsReader:
     """Return the reader of an index's rows for its search engine."""
     if index.type == "opensearch":
         # imported here: its library would slow down every command, and not every extra installs it
-        from tailorbird.web.mcp.opensearch_rows import OpenSearchRows
-
+        with extras_named("indexer"):
+            from tailorbird.web.mcp.opensearch_rows import OpenSearchRows
         return OpenSearchRows(topology.opensearch, index.collection)
     return SolrRows(topology.solr, index.collection)
