@@ -141,9 +141,11 @@ class ExactPhases:
     def mark(self, table: TableId, *, exact: bool) -> tuple[int, int]:
         """Return `exact` and `inexact_after` of a table's next records (`cdc.model.event.SourceInfo`).
 
-        Records that are not `exact` end the phase.
+        Records that are not `exact` end the phase, and a phase that could begin does not. Other records leave it
+        possible: the phase then begins after them.
         """
         if exact and table in self.open:
             return self.open[table], 0
-        self.end(table)
+        if not exact:
+            self.end(table)
         return 0, self._last(table.name)

@@ -73,7 +73,8 @@ class TableWriter:
         `exact`: these are ordinary changes with complete images. Other records end the table's exact phase."""
         table, phases = self.schema.table_id, self._phases
         number = phases.open.get(table) if exact else None
-        phase = (number, 0) if number else phases.mark(table, exact=False) if phases.begun else (0, 0)
+        marked = phases.begun or (not exact and phases.any_complete)
+        phase = (number, 0) if number else phases.mark(table, exact=exact) if marked else (0, 0)
         return self.format.logged(ts_ms, server_id, gtid, file, pos, partial=partial, phase=phase)
 
     def one_row(
@@ -84,7 +85,7 @@ class TableWriter:
         phase, phases = (0, 0), self._phases
         if phases.begun:
             number = phases.open.get(self.schema.table_id)
-            phase = (number, 0) if number else phases.mark(self.schema.table_id, exact=False)
+            phase = (number, 0) if number else phases.mark(self.schema.table_id, exact=True)
         flags = flags_of(partial, phase) if partial or phases.begun else b""
         return self._one_row(op, before, after, ts_ms, server_id, gtid, file, pos, flags, sequence, now_ms, name)
 
