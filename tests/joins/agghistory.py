@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from cdc.model.types import Canonical
@@ -42,7 +43,8 @@ class _History:
             return [["quiet"]]
         if dice < 0.12:
             lost = [at for at in known if chance.random() < 0.3]
-            return [["snapshot", table.name, [self._key(table, known.pop(at)) for at in lost]]]
+            vanished = [self._key(table, known.pop(at)) for at in lost]
+            return [["snapshot", table.name, vanished, [*self._changed(table)]]]
         if not known or dice < 0.45:
             return [self._put(table, self._row(table))]
         row = chance.choice(list(known.values()))
@@ -58,6 +60,15 @@ class _History:
             back = [one for one in others if chance.random() < 0.4]
             return [*(self._delete(table, one) for one in others), *(self._put(table, one) for one in back)]
         return [self._put(table, {**row, column: self._value(table, column)})]
+
+    def _changed(self, table: Table) -> Iterator[Row]:
+        """Yield rows that change without a record, perhaps the column by which they are joined."""
+        known, columns = self.rows[table.name], [name for name in table.columns if name not in table.key]
+        for at, row in known.items():
+            if columns and self.chance.random() < 0.3:
+                column = self.chance.choice(columns)
+                known[at] = {**row, column: self._value(table, column)}
+                yield known[at]
 
     def _put(self, table: Table, row: Row) -> Word:
         self.rows[table.name][tuple(row[column] for column in table.key)] = row

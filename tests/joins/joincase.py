@@ -2,9 +2,8 @@
 
 A case is data. Random ones come from `joinrandom`; those that failed once are kept in tests/cases/joins/*.case (YAML).
 Words of a history: `put t {row}`, `delete t {key}`, `truncate t`, `snapshot t` with keys of rows that vanished without
-a
-record, and `quiet`, where everything must be equal; `altering` has the words of schemas. `time n`: as `quiet`, and then
-n seconds pass.
+a record, and perhaps with rows that changed without one, and `quiet`, where everything must be equal; `altering` has
+the words of schemas. `time n`: as `quiet`, and then n seconds pass.
 """
 
 from __future__ import annotations
@@ -190,7 +189,7 @@ def events_of(case: Case, *, lasting: bool = True) -> Iterator[list[ChangeEvent]
         logged.append(name)
         where = SourceInfo(
             table_id=table, ts_ms=1000 + number, server_id=1, gtid=None, file="f", pos=number, row=0,
-            sequence=sequences[source],
+            sequence=sequences[source], partial=op == "r",  # a marker ends the snapshot
         )  # fmt: skip
         where = phases.mark(name, where)
         events.append(ChangeEvent(op=op, before=before, after=after, source=where, ts_ms=1000 + number))
@@ -217,6 +216,8 @@ def events_of(case: Case, *, lasting: bool = True) -> Iterator[list[ChangeEvent]
         if word == "snapshot":
             for lost in arguments[1]:
                 known.pop(tuple(lost[column] for column in key), None)
+            for row in arguments[2] if len(arguments) > 2 else ():
+                known[tuple(row[column] for column in key)] = row
             source = name.split(".")[0]
             for row in known.values():
                 log(name, "r", None, row)
