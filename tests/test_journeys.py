@@ -50,7 +50,7 @@ sources.
            └ verify/log/file_progress
            └ verify/log/run_topic ─ verify/log/topic_comparison
                └ verify/positions, verify/log/kafka_changed_keys, verify/log/kafka_records      which rows; the readers
-               └ verify/log/log_stage ─ verify/log/spans, verify/log/broken                    the comparison
+               └ verify/log/log_stage ─ verify/log/spans                                        the comparison
            └ verify/log/run_log_repair ─ verify/log/kafka_repair ─ verify/settling
        └ verify/table/run_table_stage                                                           the table
            └ verify/table/kept_rows, verify/verdict_text, verify/table/source_query             both ends
