@@ -189,7 +189,7 @@ def events_of(case: Case, *, lasting: bool = True) -> Iterator[list[ChangeEvent]
         logged.append(name)
         where = SourceInfo(
             table_id=table, ts_ms=1000 + number, server_id=1, gtid=None, file="f", pos=number, row=0,
-            sequence=sequences[source], partial=op == "r",  # a marker ends the snapshot
+            sequence=sequences[source],
         )  # fmt: skip
         where = phases.mark(name, where)
         events.append(ChangeEvent(op=op, before=before, after=after, source=where, ts_ms=1000 + number))
