@@ -20,6 +20,7 @@ from cdc.topology.topology import Solr
 from indexer.index.barriers import timestamp_of
 from indexer.index.mapping import LATER_TYPES, Document, Field, fitted
 from indexer.index.processor import RefusedDocument
+from indexer.solr.post_turns import MOST, PostTurns
 from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
 from indexer.solr.solr_ready import ReadyCheck, missing
 
@@ -32,8 +33,6 @@ _ADD_ATTEMPTS = 10
 _FIELD_EXISTS = "already exists"
 # Barriers become visible so many times sooner than rows; not more, because each commit drops Solr's caches.
 _BARRIERS_SOONER = 4
-# Posts that wait or run. Solr gets one at a time: docs/adr/0121-one-post-at-a-time.md.
-_POSTS = 4
 
 log = structlog.get_logger()
 
@@ -53,8 +52,8 @@ class SolrCollection:
         self._ready = ReadyCheck(solr.url, collection)
         self._reads = SolrConnections(solr, timeout=timeout)
         self._writes = SolrConnections(solr, timeout=timeout, ready=self._ready.wait_for_replay)
-        self._posts = ThreadPoolExecutor(_POSTS, thread_name_prefix="post")
-        self._turn, self._timeout = threading.Semaphore(), timeout
+        self._posts = ThreadPoolExecutor(MOST, thread_name_prefix="post")
+        self._turns = PostTurns(self._reads.json, self._url, timeout)
         self._schema_lock, self._commit_lock = threading.Lock(), threading.Lock()
         self._commits, self._newest_commit = count(1), 0
         # field → its type and whether it takes several values, if a layout requires other ones
@@ -347,7 +346,9 @@ class SolrCollection:
             # twice as long
             seconds /= _BARRIERS_SOONER
         path = f"{self._path}/update?wt=json&commitWithin={round(seconds * 1000)}"
-        status, answer = self._in_turn(path, orjson.dumps(documents))
+        body = orjson.dumps(documents)
+        with self._turns.turn():
+            status, answer = self._writes.request("POST", path, body)
         if status == 200:
             return None
         message = answer.decode(errors="replace")
@@ -356,15 +357,6 @@ class SolrCollection:
         if status == 404:
             raise missing(self._name)
         raise Retriable(f"Solr at {self._url}: HTTP {status}: {message[:200]}", UNAVAILABLE)
-
-    def _in_turn(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Post when no other thread posts. Raises Retriable if others take longer than a request may."""
-        if not self._turn.acquire(timeout=self._timeout):
-            raise Retriable(f"Solr at {self._url} is busy with earlier documents", UNAVAILABLE)
-        try:
-            return self._writes.request("POST", path, body)
-        finally:
-            self._turn.release()
 
     def _schema(self, method: str, path: str, body: object) -> dict[str, Any]:
         status, answer = self._reads.json(method, f"{self._path}{path}?wt=json", body)
