@@ -11,8 +11,8 @@ import pytest
 
 from cdc.model.errors import Retriable
 from cdc.topology.topology import Solr
-from indexer.solr.post_turns import PATH
 from indexer.solr.solr_collection import SolrCollection
+from indexer.solr.solr_turns import PATH
 
 
 class Posts:

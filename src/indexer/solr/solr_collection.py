@@ -20,9 +20,9 @@ from cdc.topology.topology import Solr
 from indexer.index.barriers import timestamp_of
 from indexer.index.mapping import LATER_TYPES, Document, Field, fitted
 from indexer.index.processor import RefusedDocument
-from indexer.solr.post_turns import MOST, PostTurns
 from indexer.solr.solr_http import UNAVAILABLE, SolrConnections
 from indexer.solr.solr_ready import ReadyCheck, missing
+from indexer.solr.solr_turns import MOST, PostTurns
 
 _BAD_REQUEST = 400
 _REASON_LENGTH = 500
