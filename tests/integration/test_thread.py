@@ -297,7 +297,7 @@ def test_the_board_and_the_alerts_name_what_is_scraped(thread: RunningPipeline) 
     )
     wanted = set(re.findall(r"\b(?:tailorbird|debezium_metrics|kafka_connect)_\w+", named))
     # of processes and sources that do not run here, and names of rules
-    others = ("tailorbird_check_", "tailorbird_slot_", "tailorbird_webhook_", "tailorbird_poll_")
+    others = tuple(f"tailorbird_{one}_" for one in ("check", "ledger", "poll", "slot", "webhook"))
     assert {one for one in wanted if not one.startswith(others)} - served == set()
     assert len(wanted & served) > 15
 
