@@ -81,6 +81,17 @@ def test_files_of_the_checkpoint_fork_no_process(spark: SparkSession, tmp_path: 
     assert not list(tmp_path.glob(".*.crc"))
 
 
+def test_settings_are_serialized_without_their_files(spark: SparkSession) -> None:
+    """Spark serializes Hadoop's settings for each stateful step of each batch. All have their values."""
+    session: Any = spark
+    settings = session._jsparkSession.sessionState().newHadoopConf()
+    default = session._jvm.org.apache.hadoop.conf.Configuration()
+    assert default.getPropertySources("fs.defaultFS")
+    assert not settings.getPropertySources("fs.defaultFS")
+    assert settings.size() >= default.size() > 1000
+    assert settings.get("fs.defaultFS") == default.get("fs.defaultFS")
+
+
 def batches_of(case: Case, topics: Sequence[str], chance: random.Random, number: int) -> Batches:
     """Return the case's log in batches with uneven progress of the partitions."""
     ends: dict[tuple[str, int], int] = {}
