@@ -126,7 +126,7 @@ def test_faults_are_found_and_traffic_causes_none(
         ("different", 10, {"amount": ("3.33", "3.34")}),
         ("missing", 11, {}),
     ]
-    assert "1 changes are marked as exact" in found["t"].unknown[-1]
+    assert "not the last image of the row: 1 (" in found["t"].unknown[-1]
     assert "record" in found["t"].unknown[-1]
 
 

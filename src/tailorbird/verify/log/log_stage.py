@@ -341,9 +341,9 @@ class LogStage:
         if (broken := self.partition_ledger.broken()) is not None:
             count, partition, offset = broken
             unknown.append(
-                f"{count} changes are marked as exact, but `before` is not the last image of the row (the newest is "
-                f"record {self.partition_ledger.topic}/{partition}/{offset}): groups of this table may be wrong until "
-                "`tailorbird snapshot` has read it again; please report this fault of the capture"
+                f"changes that are marked as exact, but whose `before` is not the last image of the row: {count} (the "
+                f"newest is record {self.partition_ledger.topic}/{partition}/{offset}). Groups of this table may be "
+                "wrong until `tailorbird snapshot` has read it again; please report this fault of the capture"
             )
         return Verdict(
             stage="log",

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Collection, Mapping
 
 from cdc.model.schema import TableId
+from cdc.model.types import Canonical
 from cdc.stored.cells import Barrier, RowCodec, document_id
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Source, Table, Topology
@@ -46,6 +47,7 @@ class SourceQuery:
     ) -> None:
         self._topology, self._table, self._tables, self._read = topology, table, tables, read
         self._clock = clock
+        self._scales = _scales(layout)
         self._codec = RowCodec(layout, longest_key=LONGEST_KEY) if table.sink == "postgres" else RowCodec(layout)
 
     def ask(self) -> QueryAnswer:
@@ -60,12 +62,38 @@ class SourceQuery:
         refused = 0
         clock = self._clock()
         found = answer(self._topology, self._table, given, clock)
-        for row in found.rows:
+        for answered in found.rows:
+            row = rescaled(answered, self._scales)
             try:
                 rows[document_id(self._codec.row_key(row))] = row
             except (ValueError, struct.error):
                 refused += 1
         return QueryAnswer(rows, positions, refused, found.unknown, clock)
+
+
+def rescaled(row: Row, scales: Mapping[str, int]) -> Row:
+    """Return the row with as many fractional digits in each decimal as the table stores (`scales`, by column).
+
+    They differ after an ALTER of a source column's scale: the table keeps the type that it had. A value that needs
+    more digits stays as it is, so it differs from what is stored."""
+    return {name: _rescaled(value, scales[name]) if name in scales else value for name, value in row.items()}
+
+
+def _scales(layout: Layout) -> dict[str, int]:
+    """Return the number of fractional digits of each column of decimals, or of lists of them."""
+    types = {column.name: column.type.element or column.type for column in layout.columns}
+    return {name: type_.scale for name, type_ in types.items() if type_.kind == "decimal"}
+
+
+def _rescaled(value: Canonical, scale: int) -> Canonical:
+    if isinstance(value, list):
+        return [_rescaled(member, scale) for member in value]  # type: ignore[misc]  # lists contain no lists
+    if not isinstance(value, str):
+        return value
+    whole, _, digits = value.partition(".")
+    if digits[scale:].strip("0"):
+        return value
+    return f"{whole}.{digits[:scale]:0<{scale}}" if scale else whole
 
 
 def obstacle(sources: Mapping[str, Source], layout: Layout | None, barrier: Barrier | None) -> tuple[str, Until]:
