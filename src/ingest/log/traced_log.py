@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import orjson
 
-from cdc.model.history import Record as HistoryRecord
 from cdc.otel.stages import CAPTURE, GATEWAY, Stage, TracedChange
-from ingest.records.capture_interfaces import Checkpoint, OpenLog, Record, Recovered, SessionLog
-from ingest.records.findings import Search
+from ingest.log.passing_log import L, PassingLog
+from ingest.records.capture_interfaces import Checkpoint, Record, SessionLog
 
 _SEQUENCE = b'"sequence":'
 _MOST = 1000  # traced changes of one commit
@@ -35,10 +34,7 @@ class SpanSender(Protocol):
     ) -> None: ...
 
 
-L = TypeVar("L", bound=OpenLog)
-
-
-class TracedLog(Generic[L]):
+class TracedLog(PassingLog[L]):
     """Passes every call to `log`. After a commit it sends the span of each sampled change.
 
     The span of `capture` begins at the COMMIT, that of `gateway` when the gateway has received the change."""
@@ -46,17 +42,9 @@ class TracedLog(Generic[L]):
     def __init__(
         self, log: L, source: str, tracer: SpanSender, clock_ns: Callable[[], int], stage: Stage = CAPTURE
     ) -> None:
-        self.log = log
+        super().__init__(log)
         self._source, self._tracer, self._clock_ns, self._stage = source, tracer, clock_ns, stage
         self._traced = dict[int, tuple[TracedChange, int, str]]()
-
-    def recover(self) -> Recovered:
-        """Implements `ChangeLog.recover`."""
-        return self.log.recover()
-
-    def append(self, record: Record) -> None:
-        """Implements `ChangeLog.append`."""
-        self.extend((record,))
 
     def extend(self, records: Iterable[Record]) -> None:
         """Implements `ChangeLog.extend`."""
@@ -106,30 +94,6 @@ class TracedLog(Generic[L]):
         """Implements `ChangeLog.abort`."""
         self._traced.clear()
         self.log.abort()
-
-    def kept(self) -> list[Mapping[str, Any]]:
-        """Implements `ChangeLog.kept`."""
-        return self.log.kept()
-
-    def history(self) -> tuple[HistoryRecord, ...]:
-        """Implements `ChangeLog.history`."""
-        return self.log.history()
-
-    def restate(self, records: Iterable[Record]) -> None:
-        """Implements `ChangeLog.restate`."""
-        self.log.restate(records)
-
-    def search(self, search: Search) -> None:
-        """Implements `ChangeLog.search`."""
-        self.log.search(search)
-
-    def ensure_topic(self, name: str) -> None:
-        """Implements `OpenLog.ensure_topic`."""
-        self.log.ensure_topic(name)
-
-    def close(self) -> None:
-        """Implements `OpenLog.close`."""
-        self.log.close()
 
 
 class TracedSessionLog(TracedLog[SessionLog]):
