@@ -11,9 +11,9 @@ import pytest
 
 from cdc.stored.cells import FROM
 from cdc.stored.traces import NOWHERE, Origin, entries_of, place_of
+from joins.inspection.origins import lineages
 from tailorbird.verify.explain.events import named, read
 from tailorbird.verify.explain.explanation import Explanation, TracedEvent, TracedRow, explained
-from tailorbird.verify.explain.lineage import lineages
 from tests.joins.aggrandom import random_aggregate
 from tests.joins.alterrandom import random_altered_case
 from tests.joins.joincase import Case, Run, prepared

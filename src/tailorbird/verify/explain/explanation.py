@@ -12,9 +12,9 @@ from typing import Any, Literal
 from cdc.model.types import Canonical, LogicalType
 from cdc.stored.traces import GroupCount, Origin
 from joins.evaluate.casting import single
+from joins.inspection.origins import Input, Lineage, lineages
 from joins.query.nodes import Node, PlanSource
 from joins.query.plan import Plan
-from tailorbird.verify.explain.lineage import Input, Lineage, lineages
 
 State = Literal["found", "gone", "other"]
 OTHER = "it belongs to another row: the topic may have been recreated"
