@@ -204,9 +204,9 @@ constraints: $(TOOLS)/ready ## update locks/ to the newest versions: make constr
 	$(LOCK) $(or $(ARGS),--upgrade) --all-extras --group dev --output-file locks/dev.txt pyproject.toml
 	$(LOCK) --all-extras --constraint locks/dev.txt --output-file locks/run.txt pyproject.toml
 	@# one for each container image; `run.txt` decides the versions
-	$(LOCK) --extra poll --extra mssql --extra otel --constraint locks/run.txt --output-file locks/capture.txt pyproject.toml
-	$(LOCK) --extra joins --extra iceberg --extra otel --constraint locks/run.txt --output-file locks/join.txt pyproject.toml
-	$(LOCK) --extra indexer --extra otel --constraint locks/run.txt --output-file locks/index.txt pyproject.toml
+	$(LOCK) --extra poll --extra mssql --extra otel --extra openlineage --constraint locks/run.txt --output-file locks/capture.txt pyproject.toml
+	$(LOCK) --extra joins --extra iceberg --extra otel --extra openlineage --constraint locks/run.txt --output-file locks/join.txt pyproject.toml
+	$(LOCK) --extra indexer --extra otel --extra openlineage --constraint locks/run.txt --output-file locks/index.txt pyproject.toml
 	$(LOCK) $(addprefix --extra ,console dashboard gateway poll mssql iceberg formats otel) --constraint locks/run.txt --output-file locks/console.txt pyproject.toml
 	echo setuptools setuptools-scm pip | tr ' ' '\n' | $(LOCK) --constraint locks/dev.txt --output-file locks/build.txt -
 	echo uv pip-audit kubernetes-validate | tr ' ' '\n' | $(LOCK) $(or $(ARGS),--upgrade) --output-file locks/tools.txt -

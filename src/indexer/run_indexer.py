@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from cdc.model.errors import Retriable, TailorbirdError, UsageError
+from cdc.model.errors import Retriable, Skippable, TailorbirdError, UsageError
 from cdc.model.naming import hbase_table, peer
+from cdc.openlineage.http_runs import LineageRun, lineage_run
 from cdc.otel.http_metrics import send_metrics
 from cdc.otel.http_spans import tracer_of
 from cdc.process.file_running import announced
@@ -26,6 +27,7 @@ from indexer.foreign.hbase_foreign import ForeignReader
 from indexer.foreign.writer import ConditionalCollection
 from indexer.index.http_metrics import IndexMetrics
 from indexer.index.kafka_dead_letters import KafkaDeadLetters
+from indexer.index.lineage import indexed_datasets
 from indexer.index.processor import Collection, DeadLetters, Processor, Tally
 from indexer.peer.peer import Edits
 from indexer.peer.tcp_allowed import AllowedClients
@@ -105,10 +107,15 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
     with announced(topology.name, f"index {index.name}", metrics_port):
         metrics = IndexMetrics(index.name, metrics_port)
         send_metrics(topology.name, f"index {index.name}", metrics.registry)
-        _index(topology, index, metrics, stopped)
+        with lineage_run(
+            topology.name, "INDEX", index.name, lambda: indexed_datasets(topology, index, None), metrics.registry
+        ) as lineage:
+            _index(topology, index, metrics, stopped, lineage)
 
 
-def _index(topology: Topology, index: Index, metrics: IndexMetrics, stopped: threading.Event) -> None:
+def _index(
+    topology: Topology, index: Index, metrics: IndexMetrics, stopped: threading.Event, lineage: LineageRun | None
+) -> None:
     failures: list[TailorbirdError] = []
 
     def failed(error: TailorbirdError) -> None:
@@ -120,7 +127,7 @@ def _index(topology: Topology, index: Index, metrics: IndexMetrics, stopped: thr
         name = peer(topology.name, index.name, Generations(client).current(topology.name, index.name))
         indexing = Indexing(topology, index, client, name)
         indexing.warn_without_collections()
-        _serve(topology, index, name, client, indexing, metrics, stopped, failed)
+        _serve(topology, index, name, client, indexing, metrics, stopped, failed, lineage)
         indexing.close()
     finally:
         client.stop()
@@ -139,6 +146,7 @@ def _serve(
     metrics: IndexMetrics,
     stopped: threading.Event,
     failed: Callable[[TailorbirdError], None],
+    lineage: LineageRun | None,
 ) -> None:
     """Listen for region servers, register in ZooKeeper, and process batches until `stopped` is set."""
     process = holding(indexing.process, stopped, metrics.health)
@@ -170,6 +178,8 @@ def _serve(
         metrics.health.ready()
         while not stopped.wait(_PURGE_CHECK_SECONDS):
             indexing.purge()
+            if lineage is not None:
+                indexing.describe(lineage)
         registration.close()
     finally:
         server.close(wait=True)
@@ -231,6 +241,14 @@ class Indexing:
         """Return the barriers that queries of the index see. Raises Retriable while a server is unavailable."""
         return self._collection(checked(self._targets).collections[0]).barriers()
 
+    def describe(self, lineage: LineageRun) -> None:
+        """Send the columns of the index to a receiver of lineage, if they are known and have changed."""
+        try:
+            layout = self._layouts.newest_read() or (None if self._is_foreign else self._layouts.newest())
+        except (Retriable, Skippable):
+            return  # it looks again; batches report the error
+        lineage.reads_and_writes(lambda: indexed_datasets(self._topology, self._index, layout))
+
     def warn_without_collections(self) -> None:
         """Log a warning if a target collection is missing, because nothing can be indexed then."""
         try:
@@ -239,6 +257,10 @@ class Indexing:
                     log.warning("collection_missing", collection=name, remedy="tailorbird apply TOPOLOGY")
         except Retriable as error:
             log.warning("waiting", reason=str(error))
+
+    @property
+    def _is_foreign(self) -> bool:
+        return self._index.table in self._topology.foreign_tables
 
     @property
     def _buckets(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from cdc.model.errors import Retriable, UsageError
-from cdc.model.schema import TableId
+from cdc.model.schema import TableId, TableSchema
+from cdc.openlineage.http_runs import LineageRun, lineage_run
 from cdc.otel.http_metrics import send_metrics
 from cdc.otel.http_spans import tracer_of
 from cdc.process.file_running import announced
@@ -33,12 +34,14 @@ from ingest.events.tables import Tables
 from ingest.log.kafka_log import KafkaLog
 from ingest.log.kafka_signals import KafkaSignals
 from ingest.log.kafka_topics import make_topics
+from ingest.log.schemas_log import SchemasLog
 from ingest.log.traced_log import TracedLog
 from ingest.mysql.mysql_log_start import log_start
 from ingest.records.capture_interfaces import OpenLog, ServerTables
 from ingest.records.exact_phases import ExactPhases, images_of
 from ingest.records.records import Recorder
 from ingest.report.http_reports import RESTARTS, Reports
+from ingest.report.lineage import datasets_of
 from ingest.sources import log_end, server_of
 
 if TYPE_CHECKING:
@@ -95,7 +98,10 @@ def run(
         signal.signal(number, lambda *_: stop.set())
     reports = _reports(topology, source)
     send_metrics(topology.name, f"capture {source.name}")
-    with announced(topology.name, f"capture {source.name}", metrics_port):
+    with (
+        announced(topology.name, f"capture {source.name}", metrics_port),
+        lineage_run(topology.name, "CAPTURE", source.name, lambda: datasets_of(topology, source, {})) as lineage,
+    ):
         if metrics_port:
             serve_operation(metrics_port, reports.verdict)
             if source.poll is None:
@@ -108,7 +114,10 @@ def run(
             log: Destination = ThroughGateway(streams.stream, source.name)
         else:
             log = IntoKafka(topology, source)
-        capture(topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports, begin=begin)
+        capture(
+            topology, source, log=log, stopped=stop.is_set, wait=stop.wait, reports=reports, begin=begin,
+            lineage=lineage,
+        )  # fmt: skip
 
 
 def _reports(topology: Topology, source: Source) -> Reports:
@@ -185,11 +194,13 @@ def capture(
     wait: Callable[[float], object],
     reports: Reports | None = None,
     begin: str = "",
+    lineage: LineageRun | None = None,
 ) -> None:
     """Run one capture session after another until `stopped` returns True. After a Retriable error, wait and start
     again.
 
-    `wait` sleeps the given seconds, or less if stopped. `log` is where to write; the default is Kafka.
+    `wait` sleeps the given seconds, or less if stopped. `log` is where to write; the default is Kafka. `lineage`
+    receives the tables and their columns.
     """
     reports, log = reports or _reports(topology, source), log or IntoKafka(topology, source)
     pause, tracer = 0.0, tracer_of(topology.name, f"capture {source.name}")
@@ -198,6 +209,8 @@ def capture(
             opened, found = log.open()
             if tracer is not None:
                 opened = TracedLog(opened, source.name, tracer, time.time_ns)
+            if lineage is not None:
+                opened = SchemasLog(opened, topology.name, source.name, partial(_report, lineage, topology, source))
             # an agent's policy has already checked the conditions of its signals
             checked = CheckedSignals(signals=found, source=source, observer=reports)
             signals = checked if source.conditions is None else found
@@ -222,6 +235,10 @@ def capture(
             reports.waiting(str(error), pause)
             wait(pause)
     reports.stopped()
+
+
+def _report(lineage: LineageRun, topology: Topology, source: Source, schemas: Mapping[TableId, TableSchema]) -> None:
+    lineage.reads_and_writes(lambda: datasets_of(topology, source, schemas))
 
 
 def _follow_log(

@@ -55,6 +55,7 @@ from tailorbird.verify.table.run_table_stage import verify_tables
 from tests.support.api_process import api_process
 from tests.support.collector import Collector, collector, plain
 from tests.support.commands import objects, tailorbird
+from tests.support.lineage_receiver import LineageReceiver, lineage_receiver
 from tests.support.mcp_client import McpClient
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -79,9 +80,10 @@ class RunningPipeline:
         generator: Shop,
         page: str,
         traces: Collector,
+        lineage: LineageReceiver,
     ) -> None:
         self.stack, self.topology, self.pipeline, self.shop, self.generator = stack, topology, pipeline, shop, generator
-        self.page, self.traces = page, traces
+        self.page, self.traces, self.lineage = page, traces, lineage
 
     @contextmanager
     def live_traffic(self, rate: float = RATE) -> Iterator[Callable[[int], None]]:
@@ -158,9 +160,12 @@ def a_thread(
     )
     assert len(list(provision(topology))) >= 4
     page = free_port()
-    with collector() as traces, Pipeline(topology, home=folder, page_port=page, environ=traces.environ()) as pipeline:
+    with ExitStack() as opened:
+        traces, lineage = opened.enter_context(collector()), opened.enter_context(lineage_receiver())
+        environ = {**traces.environ(), **lineage.environ()}
+        pipeline = opened.enter_context(Pipeline(topology, home=folder, page_port=page, environ=environ))
         pipeline.start()
-        yield RunningPipeline(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}", traces)
+        yield RunningPipeline(stack, topology, pipeline, shop, generator, f"http://127.0.0.1:{page}", traces, lineage)
     shop.close()
 
 
@@ -176,6 +181,34 @@ def test_a_snapshot_arrives(thread: RunningPipeline) -> None:
     wait_for(lambda: counts(thread.pipeline)["joined"] > 0, "no row was joined", 400)
     thread.must_be_equal()
     assert counts(thread.pipeline)["captured"] >= 1_800
+
+
+def test_lineage_leads_from_fields_of_an_index_to_columns_of_the_databases(thread: RunningPipeline) -> None:
+    """The datasets of each job are those of the next one, by namespace and name, and so are their columns. No event has
+    a value of a row, such as an email address.
+    """
+    name, lineage = thread.topology.name, thread.lineage
+    jobs = [f"{name}.{job}" for job in ("capture.shop", "join.orders_wide", "index.orders")]
+    wait_for(lambda: all(len(lineage.origins(job)) for job in jobs), "the columns of a job are not known", 120)
+    wait_for(lambda: all(any(found.values()) for found in lineage.origins(jobs[2]).values()), "no field is known", 60)
+    assert all(lineage.steps(job)[0] == "START" for job in jobs)
+    sides = [
+        {(one["namespace"], one["name"]) for event in lineage.of(job) for one in event[side]}
+        for job, side in zip(jobs, ("outputs", "inputs", "inputs"), strict=True)
+    ]
+    assert sides[0] & sides[1]
+    assert sides[2] == {(one["namespace"], one["name"]) for event in lineage.of(jobs[1]) for one in event["outputs"]}
+
+    def origins(job: str, dataset: str, field: str) -> set[tuple[str, str]]:
+        return {(of, column) for of, column, _ in lineage.origins(job)[dataset][field]}
+
+    [indexed] = lineage.origins(jobs[2])
+    [(table, column)] = origins(jobs[2], indexed, "id")
+    assert (table, column) == (f"{name}:orders_wide", "id")
+    [(topic, column)] = origins(jobs[1], table, column)
+    assert (topic, column) == (f"{name}.shop.shop.orders", "id")
+    assert origins(jobs[0], topic, column) == {("shop.orders", "id")}
+    assert "@" not in "".join(lineage.texts)
 
 
 def test_a_plan_shows_what_runs_and_what_a_change_costs(thread: RunningPipeline) -> None:

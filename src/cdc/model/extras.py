@@ -20,6 +20,7 @@ MODULES = frozenset(
         "joserfc",
         "kazoo",
         "numpy",
+        "openlineage",
         "opensearchpy",
         "opentelemetry",
         "pandas",

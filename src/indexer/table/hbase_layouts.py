@@ -38,6 +38,11 @@ class StoredLayouts:
                 known = self._known[layout_id] = self._read(layout_id)
             return known
 
+    def newest_read(self) -> Layout | None:
+        """Return the newest of the layouts that were read before, or None. Does not ask HBase."""
+        with self._lock:
+            return self._known[max(self._known)] if self._known else None
+
     def newest(self) -> Layout | None:
         """Return the layout with the greatest id, or None if none is stored. Raises the same errors as `layout`."""
         with self._layouts_table() as table:

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 import structlog
 
 from cdc.model.errors import Fatal, TailorbirdError, UsageError
+from cdc.openlineage.http_runs import lineage_run, sender_of_process
 from cdc.otel.http_metrics import send_metrics
 from cdc.process.file_private import full_disk_named
 from cdc.process.file_running import announced
@@ -20,6 +21,7 @@ from cdc.process.file_topology import home
 from cdc.process.restarts import Restarts
 from cdc.topology.topology import Table, Topology
 from joins.engine.http_metrics import JoinMetrics
+from joins.process.lineage import declared_datasets
 from joins.process.spark_application import Application
 from joins.process.spark_join import TableJoin
 from joins.select.parser import parse_query
@@ -35,7 +37,6 @@ def join_table(topology: Topology, table: Table, stop: threading.Event, *, spark
     metrics = JoinMetrics(table.name, port)
     send_metrics(topology.name, f"join {table.name}", metrics.registry)
     with announced(topology.name, f"join {table.name}", port):
-        parse_query(topology, table)
         _run(topology, table, stop, spark=spark, metrics=metrics)
 
 
@@ -52,6 +53,7 @@ class TableJoins:
         self._metrics = {name: JoinMetrics(name, port) for name, port in ports.items()}
         for name, one in self._metrics.items():
             send_metrics(topology.name, f"join {name}", one.registry)
+        sender_of_process()  # wrong settings end the process, not only its tables
         self._runs: dict[str, Future[None]] = {}
         self._restarts = Restarts()
 
@@ -76,7 +78,6 @@ class TableJoins:
     def _joined(self, name: str) -> None:
         table = self._topology.tables[name]
         with announced(self._topology.name, f"join {name}", self._ports[name]):
-            parse_query(self._topology, table)
             _run(self._topology, table, self._stop, spark=self._spark, metrics=self._metrics[name])
 
     def _look(self, pool: Executor) -> None:
@@ -105,8 +106,14 @@ class TableJoins:
 
 
 def _run(topology: Topology, table: Table, stop: threading.Event, *, spark: Application, metrics: JoinMetrics) -> None:
-    with full_disk_named(home()):
-        join = TableJoin(topology, table, stop, spark=spark, metrics=metrics)
+    parse_query(topology, table)
+    with (
+        lineage_run(
+            topology.name, "JOIN", table.name, lambda: declared_datasets(topology, table), metrics.registry
+        ) as lineage,
+        full_disk_named(home()),
+    ):
+        join = TableJoin(topology, table, stop, spark=spark, metrics=metrics, lineage=lineage)
         try:
             join.run()
         finally:

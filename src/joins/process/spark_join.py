@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import structlog
 
 from cdc.model.errors import DiskFull, Fatal, Retriable, TailorbirdError
+from cdc.model.schema import TableId, TableSchema
+from cdc.openlineage.http_runs import LineageRun
 from cdc.otel.http_spans import tracer_of
 from cdc.process.file_topology import home
 from cdc.process.kafka_grants import check_grants
@@ -24,6 +26,7 @@ from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import mean_milliseconds, progress_of
 from joins.kernel.program import ENGINE, SafeOffsets
 from joins.process.file_state import checkpoint_folder
+from joins.process.lineage import planned_datasets
 from joins.process.spark_application import Application
 from joins.process.state_checks import REBUILDS, check_state
 from joins.process.targets import target_of
@@ -49,14 +52,17 @@ log = structlog.get_logger()
 
 
 class TableJoin:
-    """Keeps one table equal to its query, in a Spark application that other tables may share.
+    """Keeps one table equal to its query, in a Spark application that other tables may share. `lineage` receives the
+    columns of what it reads and writes.
 
     After any end, the next start repeats the uncommitted batch and writes the same cells."""
 
     def __init__(
-        self, topology: Topology, table: Table, stop: threading.Event, *, spark: Application, metrics: JoinMetrics
-    ) -> None:
+        self, topology: Topology, table: Table, stop: threading.Event, *, spark: Application, metrics: JoinMetrics,
+        lineage: LineageRun | None = None,
+    ) -> None:  # fmt: skip
         self.topology, self.table, self.stop, self.metrics = topology, table, stop, metrics
+        self.lineage = lineage
         self.application = spark
         self.checkpoint = QueryCheckpoint(checkpoint_folder(topology, table))
         self.target = target_of(topology, table)
@@ -78,6 +84,7 @@ class TableJoin:
             return
         plan = compile_plan(self.topology, self.table, schemas)
         self._warn(drifts(plan, schemas))
+        self._describe(plan, schemas)
         self.log = LogWatch(
             servers,
             plan.topics,
@@ -223,6 +230,11 @@ class TableJoin:
         self.drifted = frozenset(drifted)
         self.metrics.drifted(len(drifted))
 
+    def _describe(self, plan: Plan, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Send the columns of inputs and output to a receiver of lineage, if there is one and they have changed."""
+        if self.lineage is not None:
+            self.lineage.reads_and_writes(lambda: planned_datasets(self.topology, self.table, plan, schemas))
+
     def _watch(self, query: Any, sink: Any, schemas: SchemaFollower) -> None:
         """Wait until the query ends or must be restarted. Log its progress periodically.
 
@@ -244,6 +256,7 @@ class TableJoin:
                 self.metrics.lag(sink.lags())
                 if (drifted := schemas.news()) is not None:
                     self._warn(drifted)
+                    self._describe(sink.plan, schemas.newest())
                 if time.monotonic() - reported < _REPORT_EVERY:
                     continue
                 reported = time.monotonic()

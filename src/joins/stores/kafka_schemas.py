@@ -99,7 +99,11 @@ class SchemaFollower:
         if not self._new or not at_end:  # a schema is known to be the newest one only at the topic's end
             return None
         self._new = False
-        return drifts(self._plan, {table: remembering(versions) for table, versions in self._found.items()})
+        return drifts(self._plan, self.newest())
+
+    def newest(self) -> dict[TableId, TableSchema]:
+        """Return the newest schemas that `news` has read."""
+        return {table: remembering(versions) for table, versions in self._found.items()}
 
     def close(self) -> None:
         """Close the connection to Kafka."""
