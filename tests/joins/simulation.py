@@ -49,7 +49,16 @@ from joins.steps.by_time import TimedRow, TimedRows, Watermark, fault_of, met, s
 from joins.steps.change_detector import Transition, change_detector_step, contribution, differences, receivers_of, whole
 from joins.steps.contributions import combined, summed_up
 from joins.steps.pairs import PairState, pairs_step
-from joins.steps.route import Changed, LogReader, Router, SafeOffsets, Truncated, latest_message, place_reported
+from joins.steps.route import (
+    Changed,
+    LogReader,
+    Router,
+    SafeOffsets,
+    Truncated,
+    latest_message,
+    place_reported,
+    retracts,
+)
 from joins.steps.state import (
     JoinState,
     LatestState,
@@ -165,7 +174,7 @@ class Simulation:
         most: int = MOST,
     ) -> None:
         self.plan, self.evaluator, self.shuffle = plan, evaluator, shuffle
-        self.reader = LogReader(plan, settled, ends, exact_from)
+        self.reader, self.exact_from = LogReader(plan, settled, ends, exact_from), exact_from or {}
         self.routers = {one.number: Router(one, evaluator.holds, plan.first_node(one)) for one in plan.fragments}
         self.most = most
         self.codec = RowCodec(plan.layout(1))
@@ -339,7 +348,9 @@ class Simulation:
             steps = {step.number: step for step in fragment.steps if step.stage == stage}
             groups, messages = _grouped(messages, partial(_goes_to, steps))
             for k, some in groups.items():
-                messages += self._step(steps[k[0]], k, self._arrived(some), states)
+                step = steps[k[0]]
+                last = step.target == fragment.outlet and retracts(fragment, self.exact_from)
+                messages += self._step(step, k, self._arrived(some), states, retracts=last)
         return messages
 
     def _arrived(self, messages: list[Message]) -> list[Message]:
@@ -387,12 +398,14 @@ class Simulation:
             reported += found
         return reported
 
-    def _step(self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States) -> list[Message]:
+    def _step(
+        self, step: KeyedJoin | Assemble, k: bytes, arrived: list[Message], states: States, *, retracts: bool
+    ) -> list[Message]:
         if isinstance(step, KeyedJoin):
-            joined, found = lookup_step(step, k, states.joins.get(k), arrived)
+            joined, found = lookup_step(step, k, states.joins.get(k), arrived, retracts=retracts)
             _replace(states.joins, k, joined)
         else:
-            star, found = assemble_step(step, k, states.stars.get(k), arrived)
+            star, found = assemble_step(step, k, states.stars.get(k), arrived, retracts=retracts)
             _replace(states.stars, k, star)
         return found
 

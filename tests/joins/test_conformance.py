@@ -45,6 +45,7 @@ from tests.joins.overplans import over_plans
 from tests.joins.pairrandom import random_pair_case
 from tests.joins.queryrandom import random_query
 from tests.joins.simulation import Logged, Simulation
+from tests.joins.test_retractions import TOPIC, moves
 from tests.joins.topplans import top_plans
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -664,3 +665,55 @@ def test_the_end_of_an_exact_phase_ends_the_query_before_it_writes(spark: SparkS
     got = run(spark, lambda read: kernel_flow(read, parts, plan), batches, tmp_path / "again")
     assert meant(got) == meant(whole)
     assert meant(got)[:2] == meant(expected), "both ways have the same result"
+
+
+@pytest.mark.parametrize(
+    ("join", "star"), [("LEFT JOIN", False), ("JOIN", True), pytest.param("JOIN", False, marks=pytest.mark.matrix)]
+)
+def test_the_kernel_takes_back_what_rows_were(spark: SparkSession, join: str, star: bool, tmp_path: Path) -> None:
+    """Few rows at a key and many, NULL, moves, and a right side that changes and vanishes. No state is left, and no
+    change detector stores a row."""
+    case = crowd(join, star, facts_first=False)
+    more = " LEFT JOIN shop.e e ON e.id = f.e" if star else ""
+    case = replace(
+        case,
+        query="SELECT coalesce(d.name, '-') AS name, count(*) AS c, max(f.note) AS m, sum(f.e) AS s "
+        f"FROM shop.f f {join} shop.d d ON d.id = f.d{more} GROUP BY coalesce(d.name, '-')",
+        row_key=["name"],
+        history=[
+            ["put", "shop.f", {"id": 99, "d": None, "e": None, "note": "null"}],
+            *case.history[:-1],
+            ["put", "shop.f", {"id": 99, "d": None, "e": None, "note": "still"}],
+            case.history[-1],
+            ["delete", "shop.f", {"id": 99}],
+        ],
+    )
+    plan, ends = case.plan(), dict[tuple[str, int], int]()
+    batches = [log_of(case, events, ends) for events in events_of(case)]
+    settled = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
+    assert "ChangeDetector" not in program_of(plan, settled)[0].steps
+    got = run(spark, partial(kernel, plan, settled), batches, tmp_path)
+    assert meant(got) == meant(specified(plan, settled, batches))
+    assert list(entries(spark, tmp_path / "checkpoint", None)) == []
+
+
+def test_the_kernel_begins_again_with_change_detectors(spark: SparkSession, tmp_path: Path) -> None:
+    """A record of the facts that cannot be read ends the query before it writes; the next run is as specified."""
+    case, ends = moves("LEFT JOIN"), dict[tuple[str, int], int]()
+    plan = case.plan()
+    (records,) = (log_of(case, events, ends) for events in events_of(case))
+    bad = [one for one in records if one.topic == TOPIC][2]
+    batches = [[replace(one, value=b"{") if one is bad else one for one in records]]
+    settled = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
+    with pytest.raises(StreamingQueryException) as raised:
+        run(spark, partial(kernel, plan, settled), batches, tmp_path / "ended")
+    found = PHASE_ENDED.search(str(raised.value))
+    assert found is not None, raised.value
+    assert [found[1], found[2]] == [TOPIC, "0"]
+    parts = program_of(plan, settled, exact_from={TOPIC: 1})
+    got = run(spark, lambda read: kernel_flow(read, parts, plan), batches, tmp_path / "again")
+    expected = specified(plan, settled, batches, exact_from={TOPIC: 1})
+    # the reasons of dead letters differ
+    rows, wanted = ([one for one in meant(some)[0] if one[1] != REFUSED] for some in (got, expected))  # type: ignore[index]
+    assert rows == wanted
+    assert len(rows) == 2

@@ -91,10 +91,10 @@ def test_laws_notice_a_wrong_step(monkeypatch: pytest.MonkeyPatch) -> None:
     right = lookup_step
 
     def deaf(
-        join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]
+        join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message], *, retracts: bool
     ) -> tuple[JoinState | None, list[Message]]:
         arrived = list(messages)
-        after, reported = right(join, k, state, arrived)
+        after, reported = right(join, k, state, arrived, retracts=retracts)
         touched = {message.r for message in arrived if message.op == PUT}
         return after, [message for message in reported if message.k[1:] in touched]
 

@@ -44,7 +44,8 @@ class QueryRecord:
     - `truncation_points`: sequence by topic and partition (`joins.steps.truncation`).
     - `settled`, `counts`, `topics`: at the beginning of the run, the compaction-safe offsets, the numbers of records
       before them, and the topics' ids (`joins.stores.compaction`).
-    - `exact_from`: by table, the first exact phase whose changes are added up (`joins.steps.route`).
+    - `exact_from`: by table, the first exact phase whose changes are added up. Joins whose first table it names use
+      change detectors (`joins.steps.route`).
     - `refused`: the number of rows that the table lacks.
     - `began_ms`, `whole_ms`: when the run began and became complete (0: unknown). `plan` estimates durations from
       them."""

@@ -103,9 +103,9 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     something to compute."""
     put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
     wanted = fragment.finish
-    # of an exact change, both images are whole rows; only the one after it can be a dead letter
+    # of a change with both images, both are whole rows; only the one after it can be a dead letter
     puts, new = [put], [put]
-    if fragment.adds_up:
+    if both := fragment.adds_up or fragment.retracts:
         puts, new = [put, EXACT_BEFORE, EXACT_AFTER], [put, EXACT_AFTER]
     is_put, is_new = (f"substring(m, 1, 1) IN ({', '.join(map(_byte, some))})" for some in (puts, new))
     values = f"IF({is_put}, from_json(concat('[', decode({_VALUES}, 'UTF-8'), ']'), 'array<string>'), NULL)"
@@ -128,7 +128,7 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     parts = ", ".join(f"',', {text}" for text in behind)
     added = f"concat(m, encode(concat({parts}), 'UTF-8'))" if behind else "m"
     ended = f"concat({_byte(gone)}, {_VERSION}, X'00000000')"
-    if fragment.adds_up:  # an image of an exact change has no effect instead
+    if both:  # such an image has no effect instead
         ended = f"IF(substring(m, 1, 1) = {_byte(put)}, {ended}, NULL)"
     reported = opened.selectExpr(
         "k", "m", "reason", f"CASE WHEN holds THEN {added} WHEN NOT holds THEN {ended} ELSE m END AS whole"
@@ -137,9 +137,9 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
         finished = reported.selectExpr("k", "whole AS m")
     else:
         whole = "named_struct('k', k, 'm', whole)"
-        both = f"IF(reason IS NULL, array({whole}), array({whole}, {_dead_letter(named)}))"
-        finished = reported.selectExpr(f"inline({both})")
-    return finished.where("m IS NOT NULL") if fragment.adds_up else finished
+        rows_and_letters = f"IF(reason IS NULL, array({whole}), array({whole}, {_dead_letter(named)}))"
+        finished = reported.selectExpr(f"inline({rows_and_letters})")
+    return finished.where("m IS NOT NULL") if both else finished
 
 
 def _byte(number: int) -> str:

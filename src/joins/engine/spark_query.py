@@ -121,7 +121,7 @@ class BatchSink:
     - `state`: the size of the stateful operators, updated from time to time.
     - `raised`: a batch has set truncation points that the running query does not know, so the query must be
       restarted.
-    - `void`: the topics were compacted while they were read, or an exact phase has ended whose changes were added up.
+    - `void`: the topics were compacted while they were read, or what was added up is not reliable (`PhaseEndedError`).
       The run must begin again, with the new `exact_from` (`QueryRecord`).
     - `thinned`: by topic, the number of records that have disappeared since the run began."""
 
@@ -231,8 +231,10 @@ class BatchSink:
         name, number = found[1], int(found[2])
         self.exact_from = {**self.exact_from, name: number + 1}
         self.void = True
-        log.warning("an exact phase has ended", table=self.layout.table, topic=name, remedy="starts over")
-        raise Retriable(f"the exact phase of {name} has ended", "the run starts over by itself") from error
+        # phases are counted from 1; 0: a record cannot be read, or is of a snapshot that no marker ends
+        happened = "an exact phase has ended" if number else "a row may have moved without a record"
+        log.warning(happened, table=self.layout.table, topic=name, remedy="starts over")
+        raise Retriable(f"{happened}: {name}", "the run starts over by itself") from error
 
     def keep(self, batch: int, report: Report) -> None:
         """Store the truncation points and the number of refused records of a batch, before Spark commits it."""

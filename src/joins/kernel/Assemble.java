@@ -61,14 +61,17 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
   private void assemble(MultiJoin join, byte[] id, byte[][] newest, Collection<Object> out) {
     boolean gone = newest[0] != null && newest[0][0] == Message.GONE;
     byte[][] row = parts(newest, gone);
-    // a row that is complete in the batch needs no read, unless an inner join needs to know whether the row was visible
-    boolean reads = join.anyInner || Arrays.asList((Object[]) row).contains(null);
+    // a row that is complete in the batch needs no read, unless an inner join needs to know whether the row was visible,
+    // or a group what it was
+    boolean reads = join.anyInner || join.retracts || Arrays.asList((Object[]) row).contains(null);
     byte[] before = reads ? (byte[]) stored.get() : null;
     byte[][] old = before == null ? null : Message.unpacked(ByteBuffer.wrap(before), row.length);
     boolean shown = old != null && join.shows(old);
+    byte[] was = shown && join.retracts ? join.whole(old) : null;
     if (gone || row[0] == null && old == null) {
       if (gone) stored.clear();
-      if (gone && shown) out.add(Message.result(join.target, id, null, 0));
+      if (gone && join.retracts) Message.retraction(join.target, id, was, null, Message.NONE, out);
+      else if (gone && shown) out.add(Message.result(join.target, id, null, 0));
       return;
     }
     for (int i = 0; i < row.length; i++) {
@@ -79,7 +82,9 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
       if (row[i] == null) row[i] = old[i];
     }
     stored.update(Message.packed(row));
-    if (join.shows(row)) out.add(Message.result(join.target, id, join.whole(row), 1));
+    byte[] now = join.shows(row) ? join.whole(row) : null;
+    if (join.retracts) Message.retraction(join.target, id, was, now, Message.NONE, out);
+    else if (now != null) out.add(Message.result(join.target, id, now, 1));
     else if (shown) out.add(Message.result(join.target, id, null, 0));
   }
 
@@ -101,10 +106,12 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
     final boolean[] inner;
     private final String of;
     boolean anyInner;
+    final boolean retracts; // a group receives each row as it was and as it is
 
     MultiJoin(JsonNode join) {
       target = Message.at(join, "target").asInt();
       of = Message.at(join, "of").asText();
+      retracts = Message.at(join, "retracts") != null;
       inner = new boolean[Message.at(join, "inner").size()];
       nulls = new byte[inner.length][];
       for (int i = 0; i < inner.length; i++) {

@@ -12,7 +12,7 @@ import scala.Tuple2;
  * `joins.steps.state.lookup_step`. State per key: the right side's payload together with the first few rows and their
  * payloads, which therefore need no search of the store. A row's payload is empty where an assembling step keeps it.
  * Once there are more rows, each is an entry of its own that is written without being read, so a key with very many
- * rows costs no more per change than any other.
+ * rows costs no more per change than any other. Only where a group needs what the row was, it is read first.
  */
 public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
   private static final int FEW = 320; // bytes: two or three rows of a common width, or a dozen ids of rows
@@ -53,8 +53,9 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     }
     Batch batch = new Batch(input);
     if (batch.right == null && batch.newest.isEmpty()) return Message.asScala(out.iterator());
-    boolean matches = key.length < 2 || key[1] != 0; // NULL matches nothing: its row has a key of its own, and no state
-    Held held = new Held(matches ? (byte[]) keys.get() : null);
+    // NULL matches nothing: its row has a key of its own, and no state unless the row must be known later
+    boolean matches = key.length < 2 || key[1] != 0, stored = matches || lookup.retracts && !lookup.inner;
+    Held held = new Held(stored ? (byte[]) keys.get() : null);
     byte[] before = held.right, newer = batch.right == null ? before : Message.payload(batch.right);
     boolean changed = batch.right != null && differs(newer, before);
     if (changed) held.right = newer; // otherwise newer at most, with the same values
@@ -62,10 +63,11 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     for (Iterator<?> changes = batch.newest.entrySet().iterator(); changes.hasNext(); ) {
       Map.Entry change = (Map.Entry) changes.next();
       boolean sure = batch.sure != null && batch.sure.contains(change.getKey());
-      some |= change(lookup, change, held, matches ? before : null, sure, out);
+      if (lookup.retracts) some |= replace(lookup, change, held, before, out);
+      else some |= change(lookup, change, held, matches ? before : null, sure, out);
     }
-    if (matches && (changed || held.few != null || held.right.length == 0)) store(held, some);
-    return changed ? othersToo(lookup, batch, held, out) : Message.asScala(out.iterator());
+    if (stored && (changed || held.few != null || held.right.length == 0)) store(held, some);
+    return changed ? othersToo(lookup, batch, held, before, out) : Message.asScala(out.iterator());
   }
 
   /** Whether the right side's values changed; its time and trace do not count. */
@@ -84,7 +86,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       Lookup lookup, Map.Entry change, Held held, byte[] before, boolean sure, Collection<Object> out) {
     byte[] row = ((ByteBuffer) change.getKey()).array(), message = (byte[]) change.getValue();
     byte[] own = Message.payload(message);
-    boolean put = message[0] == Message.PUT || message[0] == Message.NEW || message[0] == Message.SURE;
+    boolean put = puts(message);
     boolean shown = sure || message[0] != Message.NEW;
     // only what an inner join hides needs to be known before it is written: a row that was here without a right side
     // was not shown
@@ -97,6 +99,25 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
     long version = Message.version(message) + FROM_ROW;
     if (put) lookup.row(row, own, held.right, version, shown, out);
     else if ((message[0] == Message.GONE || message[0] == Message.LOST) && shown) lookup.gone(row, version, out);
+    return put;
+  }
+
+  private static boolean puts(byte[] message) {
+    return message[0] == Message.PUT || message[0] == Message.NEW || message[0] == Message.SURE;
+  }
+
+  /** Stores or removes one row of the batch, and emits it as it was and as it is. Returns whether it was put. */
+  private boolean replace(Lookup lookup, Map.Entry change, Held held, byte[] before, Collection<Object> out) {
+    byte[] row = ((ByteBuffer) change.getKey()).array(), message = (byte[]) change.getValue();
+    byte[] own = Message.payload(message), old;
+    Tuple2 few = held.few == null ? null : (Tuple2) held.few.get(change.getKey());
+    if (held.few == null) old = (byte[]) rows.getValue(row);
+    else old = few == null ? null : (byte[]) few._2();
+    boolean put = puts(message);
+    if (put) put(held, change.getKey(), row, own);
+    else if (old != null) remove(held, change.getKey(), row);
+    byte[] was = lookup.joined(old, before), now = put ? lookup.joined(own, held.right) : null;
+    Message.retraction(lookup.target, row, was, now, put ? Message.NONE : own, out);
     return put;
   }
 
@@ -116,7 +137,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
 
   /** The messages in `out`, then one for every other row at the key. They are produced lazily to limit memory. */
   private scala.collection.Iterator<Object> othersToo(
-      final Lookup lookup, final Batch batch, Held held, final ArrayDeque<Object> out) {
+      final Lookup lookup, final Batch batch, Held held, final byte[] before, final ArrayDeque<Object> out) {
     final byte[] right = held.right;
     final scala.collection.Iterator<Object> listed =
         held.few == null ? (scala.collection.Iterator) rows.iterator() : Message.asScala(held.few.values().iterator());
@@ -126,8 +147,13 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
           Tuple2 entry = (Tuple2) listed.next();
           byte[] row = (byte[]) entry._1();
           if (batch.newest.containsKey(ByteBuffer.wrap(row))) continue;
+          byte[] own = (byte[]) entry._2();
           if (lookup.multiJoin >= 0) out.add(lookup.part(row, right, FROM_RIGHT));
-          else lookup.row(row, (byte[]) entry._2(), right, FROM_RIGHT, true, out);
+          else if (!lookup.retracts) lookup.row(row, own, right, FROM_RIGHT, true, out);
+          else {
+            byte[] was = lookup.joined(own, before), now = lookup.joined(own, right);
+            Message.retraction(lookup.target, row, was, now, Message.NONE, out);
+          }
         }
         return !out.isEmpty();
       }
@@ -229,7 +255,7 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
   /** One lookup join of the program, and the messages that leave it. */
   private static final class Lookup {
     final int multiJoin, part, target;
-    final boolean inner;
+    final boolean inner, retracts; // the latter: a group receives each row as it was and as it is
     final byte[] nulls;
 
     Lookup(JsonNode lookup) {
@@ -238,6 +264,12 @@ public final class KeyedJoin extends StatefulProcessor<Object, Object, Object> {
       target = Message.at(lookup, "target").asInt();
       inner = Message.at(lookup, "inner").asBoolean();
       nulls = Message.nulls(Message.at(lookup, "width").asInt());
+      retracts = multiJoin < 0 && Message.at(lookup, "retracts") != null;
+    }
+
+    /** A row with its right side; null if there is no such row, or an inner join hides it. */
+    byte[] joined(byte[] own, byte[] right) {
+      return own == null || inner && right.length == 0 ? null : Message.joined(own, right, nulls);
     }
 
     /** Emits a row of the batch, or one at a key whose right side changed. */

@@ -133,6 +133,24 @@ public final class Message {
     return of(target, id, sink ? ROW_PUT : DIM_PUT, version, NONE, payload);
   }
 
+  /**
+   * Emits a changed row as it was and as it is, for `Combine`; null: no such row. Both have the time and trace of the new
+   * row, or of a row that moved away those in `moved`.
+   */
+  static void retraction(int target, byte[] id, byte[] was, byte[] now, byte[] moved, Collection<Object> out) {
+    int from = was == null ? 0 : textAt(was, 0), begins = now == null ? 0 : textAt(now, 0);
+    if (was != null && now != null && Arrays.equals(was, from, was.length, now, begins, now.length)) return;
+    byte[] newer = now == null ? moved : now;
+    int head = newer.length == 0 ? TIME : textAt(newer, 0);
+    if (was != null) {
+      ByteBuffer image = ByteBuffer.allocate(head + was.length - from);
+      if (newer.length > 0) image.put(newer, 0, head);
+      image.position(head);
+      out.add(of(target, id, EXACT_BEFORE, 1, NONE, image.put(was, from, was.length - from).array()));
+    }
+    if (now != null) out.add(of(target, id, EXACT_AFTER, 1, NONE, now));
+  }
+
   /** Concatenates parts, each preceded by its length; `unpacked` inverts it. */
   static byte[] packed(byte[][] parts) {
     int length = 0;

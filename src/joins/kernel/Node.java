@@ -64,7 +64,9 @@ final class Node {
       boolean moved = !same || !Arrays.equals(left, right);
       if (left != null && moved) {
         byte end = event.repairs ? Message.LOST : Message.GONE;
-        out.add(Message.of(lookups[i], left, same ? Message.MOVED : end, event.version, old, Message.NONE));
+        // a group that the row leaves has the time and the trace of the change
+        byte[] head = same && lookups.length == 1 ? Arrays.copyOf(after, room) : Message.NONE;
+        out.add(Message.of(lookups[i], left, same ? Message.MOVED : end, event.version, old, head));
       }
       if (right == null || i > 0 && !moved && !event.always) continue;
       // a row that the filter hid was never emitted, unless the log does not contain its before image

@@ -21,13 +21,13 @@ from joins.query.group import Bag, Result, Windows
 from joins.query.nodes import Derived, Interval, LookupJoin, Node, Pair, PlanSource
 from joins.query.plan import MULTI_JOIN, Assemble, Fragment, Plan
 from joins.runtime.records import text_of
+from joins.steps import route
 from joins.steps.by_time import TimedSide, sides_of
 
 SafeOffsets = Mapping[str, Mapping[int, int]]
 TruncationPoints = Mapping[str, Mapping[int, int]]
 # Maps the parts of a level's program to the kernel's steps, in the order in which messages pass them. Spark's
-# checkpoint
-# numbers its operators in this order: add a new kind at a position that no existing query uses.
+# checkpoint numbers its operators in this order: add a new kind at a position that no existing query uses.
 STEPS = {"lookups": "KeyedJoin", "multi_joins": "Assemble"}
 ENGINE = "jvm"  # the engine's name in records of runs; earlier versions had another one, whose state is not read
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -37,6 +37,7 @@ WEEK_MS = 7 * 24 * 3600 * 1000
 PAIRED = ("Pairs",)
 GROUPED = ("ChangeDetector", "Combine", "Aggregate")
 ADDED_UP = "Combine"  # before these, for exact changes
+RETRACTED = ("Combine", "Aggregate")  # instead, where the joins emit what rows were
 RENAMED = "Project"
 TEMPORAL = "Temporal"
 OTHERS = -1  # node number of a node that reads fragments' rows: they bring their own traces
@@ -93,10 +94,9 @@ def program_of(
 
     - `settled`, `ends`: compaction-safe offsets, and ends of the log, by topic and partition (see
       `joins.steps.route`).
-    - `kafka`: properties of the client that reads a partition again for a marker. They contain no secret, because
-      Spark's plans show the program.
-    - `truncation_points`: sequence by table (`PlanSource.name`) and partition (`joins.steps.truncation`).
-    - `exact_from`: by table, the first exact phase whose changes are added up (`joins.steps.route`).
+    - `kafka`: properties of the client that reads a partition again. Without secrets: Spark's plans show the program.
+    - `truncation_points`: sequence by table and partition (`joins.steps.truncation`).
+    - `exact_from`: by table, as in `QueryRecord`.
     - `tombstone_ms`: how long a `latest` step remembers deleted rows.
     - `checkpoint`: the folder from which a join by time reads its batch's watermark, and a condition on the time its
       clock."""
@@ -119,9 +119,9 @@ class _Log:
 
 
 def _part(fragment: Fragment, first: int, table: str, log: _Log) -> FragmentProgram:
-    steps: tuple[str, ...] = GROUPED if fragment.group else ()
-    if fragment.adds_up:
-        steps = (ADDED_UP, *steps)
+    retracts = route.retracts(fragment, log.exact_from)
+    steps: tuple[str, ...] = RETRACTED if retracts else GROUPED if fragment.group else ()
+    steps = (ADDED_UP, *steps) if fragment.adds_up else steps
     if fragment.picks is not None or fragment.tag is not None:
         steps = (RENAMED,)
     if fragment.temporal is not None:
@@ -189,16 +189,17 @@ def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
         at = _height(node) or (1 if above is None else _height(above[0]))
         if at != height:
             continue
-        made.read(node, number, target, log, adds_up=fragment.adds_up)
+        retracts = {"retracts": True} if above is None and route.retracts(fragment, log.exact_from) else {}
+        whole = bool(retracts and route.moves_in(fragment))
+        made.read(node, number, target, log, adds_up=fragment.adds_up, whole=whole)
         multi_join = numbers.get(node.alias, -1)
         if multi_join >= 0:
             widths, inner = [lookup.child.width for lookup in node.lookups], [lookup.inner for lookup in node.lookups]
-            made.multi_joins.append(
-                {"multi_join": multi_join, "of": node.alias, "widths": widths, "inner": inner, "target": target}
-            )
+            one = {"multi_join": multi_join, "of": node.alias, "widths": widths, "inner": inner, "target": target}
+            made.multi_joins.append({**one, **retracts})
         for part, lookup in enumerate(node.lookups):
             one = {"lookup": lookup.number, "multi_join": multi_join, "part": part, "target": target}
-            made.lookups.append({**one, "inner": lookup.inner, "width": lookup.child.width})
+            made.lookups.append({**one, "inner": lookup.inner, "width": lookup.child.width, **retracts})
     return made.level(log)
 
 
@@ -242,9 +243,9 @@ class _Made:
         self.rows: list[int] = []
         self.reread: list[int] = []
 
-    def read(self, node: Node, number: int, target: int, log: _Log, *, adds_up: bool) -> None:
+    def read(self, node: Node, number: int, target: int, log: _Log, *, adds_up: bool, whole: bool) -> None:
         """Add the source of a node, whose index in the plan is `number`. Its rows go to `target`, a group if `adds_up`
-        (`Fragment.adds_up`)."""
+        (`Fragment.adds_up`). With `whole`, every record must be read (`joins.steps.route.moving`)."""
         condition = _condition(node, len(self.filters))
         self.filters += [node] if node.filter is not None else []
         if isinstance(node.source, PlanSource):
@@ -253,6 +254,8 @@ class _Made:
             source["nodes"].append({**_reader(node, number, numbers, target, adds_up=adds_up), **condition})
             if adds_up:
                 source["exact_from"] = log.exact_from.get(node.source.name, 1)
+            if whole:
+                source["whole"] = True
         elif node.source.change_detector is None:
             assert node.filter is None, "a node whose rows come in as they are has no filter"
             self.rows += node.source.fragments

@@ -112,9 +112,12 @@ def _looks_up_one_row(root: Root, number: int) -> bool:
 
 
 def _grouping(fragment: Fragment, group: Grouping) -> Iterator[str]:
-    """Yield lines that describe the two stateful steps of a grouped fragment."""
+    """Yield lines that describe the stateful steps of a grouped fragment."""
     rows = fragment.root.alias or "these"
-    yield f"detect {group.change_detector}: what each row of {rows} contributed; keeps it by row"
+    if fragment.retracts:
+        yield f"retract: the join emits each changed row of {rows} as it was and as it is, from the rows that it keeps"
+    else:
+        yield f"detect {group.change_detector}: what each row of {rows} contributed; keeps it by row"
     if group.top is not None:
         yield f"aggregate {group.number}: {first_of(fragment, group)}; keeps all rows in this order, by group"
         return

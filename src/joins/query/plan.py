@@ -174,6 +174,13 @@ class Fragment:
         )
 
     @property
+    def retracts(self) -> bool:
+        """Return whether the last step of its joins can emit what a changed row was, so that its group needs no change
+        detector and no row is stored twice."""
+        root = self.root
+        return self.group is not None and self.temporal is None and isinstance(root, Node) and bool(root.lookups)
+
+    @property
     def outlet(self) -> int:
         """Return the step that receives whole rows: the one of the grouping or of `temporal`, or else `target`."""
         if self.temporal is not None:
@@ -275,7 +282,11 @@ class Plan:
         keywords, the sides of an equality, and texts for messages (`text`, `origin`)."""
         root, finish = self.last.root, self.last.finish
         below = [
-            [_nameless(one.root), _meant(one.finish), _grouped(one.group), one.picks, one.tag, *_bounded(one.temporal)]
+            [
+                *(_nameless(one.root), _meant(one.finish), _grouped(one.group), one.picks, one.tag),
+                *_bounded(one.temporal),
+                *(["retracts"] if one.retracts else []),  # its steps and their state are others than before version 0.2
+            ]
             for one in self.fragments[:-1]
         ]
         # a nullable key is encoded differently: a resumed run would not find the rows that it has written

@@ -32,6 +32,7 @@ from joins.runtime.records import (
     as_text,
     key_text,
     payload,
+    payload_of,
     seen,
     text_of,
     trace_of,
@@ -72,8 +73,9 @@ class Changed(NamedTuple):
 
 
 class PhaseEndedError(Exception):
-    """The changes of a table's exact phase cannot be added up, or no longer. The run must begin again, and use change
-    detectors up to this phase: `exact_from` of the table `name` is then `number` + 1."""
+    """The changes of a table's exact phase cannot be added up, or no longer, or a row may have moved without a record.
+    The run must begin again, and use change detectors up to this phase: `exact_from` of the table `name` is then
+    `number` + 1."""
 
     def __init__(self, name: str, number: int) -> None:
         super().__init__(f"the exact phase {number} of {name} has ended")
@@ -119,6 +121,7 @@ class LogReader:
             for fragment in plan.fragments
             if fragment.adds_up and isinstance(fragment.root, Node) and isinstance(fragment.root.source, PlanSource)
         }
+        self._moves = moving(plan, self._exact_from)
         self._sources = {source.name: (source, Columns(source)) for source in plan.sources}
 
     def read(
@@ -128,7 +131,8 @@ class LogReader:
         table in the same topic. A RefusedRecord if the value is not a valid envelope.
 
         Raises PhaseEndedError for a record after an exact phase whose changes may have been added up, and for a record
-        of such a phase without all values that the plan uses."""
+        of such a phase without all values that the plan uses. If rows of the table must not move unnoticed (`moving`),
+        it also raises it for a record that cannot be read, and for a row of a snapshot that no marker will end."""
         found = self._sources.get(topic) or self._sources.get(table_named(key))
         if value is None or found is None:
             return None
@@ -145,8 +149,9 @@ class LogReader:
             added = offset < self._ends.get(topic, {}).get(partition, 0)
             images = columns.images(envelope, key, added=added)
         except ValueError as error:
-            if exact:  # the next change of the row has this one's image as `before`
-                raise PhaseEndedError(source.name, envelope.exact) from error
+            # the next change of the row has this one's image as `before`
+            if exact or source.name in self._moves:
+                raise PhaseEndedError(source.name, envelope.exact if exact else 0) from error
             reason = f"not an envelope: {error}"
             return RefusedRecord(topic, partition, offset, reason, as_text(key), as_text(value))
         v = 2 * envelope.sequence if source.needs_latest else offset
@@ -154,6 +159,8 @@ class LogReader:
         reported = partial or offset < safe_from
         if exact and reported:
             raise PhaseEndedError(source.name, envelope.exact)
+        if envelope.op == "r" and not partial and source.name in self._moves:
+            raise PhaseEndedError(source.name, 0)
         new = envelope.op == "c" and not reported
         return Changed(
             source, images.before, images.after, v, envelope.ts_ms, reported, new, envelope.sequence,
@@ -171,6 +178,30 @@ class LogReader:
         if envelope.inexact_after >= first:
             raise PhaseEndedError(source.name, envelope.inexact_after)
         return False
+
+
+def retracts(fragment: Fragment, exact_from: Mapping[str, int]) -> bool:
+    """Return whether the joins of a fragment emit what their rows were, so that its group needs no change detector.
+
+    That would count a row twice that moved to another key without a record of it that the join reads. So then
+    `exact_from` names the table (`PhaseEndedError`), and the run uses a change detector."""
+    name = moves_in(fragment)
+    return fragment.retracts and (name is None or name not in exact_from)
+
+
+def moves_in(fragment: Fragment) -> str | None:
+    """Return the table that says to which key a row of a retracting lookup join moves. None if something else does:
+    a step `latest`, a change detector, or an assembling step, which has one entry per row."""
+    root = fragment.root
+    if not fragment.retracts or not isinstance(root, Node) or len(root.lookups) > 1:
+        return None
+    return root.source.name if isinstance(root.source, PlanSource) and not root.source.needs_latest else None
+
+
+def moving(plan: Plan, exact_from: Mapping[str, int]) -> frozenset[str]:
+    """Return the tables of which every record must be read, because retracting joins rely on them."""
+    names = (moves_in(fragment) for fragment in plan.fragments if retracts(fragment, exact_from))
+    return frozenset(name for name in names if name is not None)
 
 
 def _table_of(source: PlanSource, key: bytes | None) -> str:
@@ -333,7 +364,10 @@ def messages_of(node: Node, target: int, read: Read) -> Iterator[Message]:
             else key_text([*(after[i] for i in lookup.columns), *lookup.constants], new)
         )
         if left is not None and old is not None and (renamed or left != right):
-            yield Message(here + left, (LOST if read.repairs else GONE) if renamed else MOVED, old, read.v, b"")
+            ended = LOST if read.repairs else GONE
+            # a group that the row leaves has the time and the trace of the change
+            moved = payload_of(b"", read.ts_ms, read.trace) if not renamed and len(node.lookups) == 1 else b""
+            yield Message(here + left, ended if renamed else MOVED, old, read.v, moved)
         if right is None or new is None or after is None:
             continue
         if part == 0 or renamed or left != right or read.reported:

@@ -13,18 +13,23 @@ loses to the put.
 Sometimes the log lacks the record of a row's move. Until a marker repairs that (`joins.steps.truncation`), the row
 also exists at its old key, and is emitted from there when the right side changes. Messages that a change of the row
 itself caused win over those, and the newest of them wins (`v`). Between two messages caused by right sides the
-greater bytes win, so that a repeated batch gives the same result."""
+greater bytes win, so that a repeated batch gives the same result.
+
+The last step before a group emits each changed row as it was and as it is (`retracts`, `Fragment.retracts`). Both
+follow from the state before and after the batch. So what the group has added up is always what the state contains."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from joins.query.plan import Assemble, KeyedJoin
 from joins.runtime.records import (
     DIM_GONE,
     DIM_PUT,
+    EXACT_AFTER,
+    EXACT_BEFORE,
     GONE,
     LOST,
     MOVED,
@@ -39,7 +44,10 @@ from joins.runtime.records import (
     RefusedRecord,
     joined,
     null_key,
+    payload_of,
     split_part,
+    trace_of,
+    ts_of,
     values_text,
     with_part,
 )
@@ -76,12 +84,14 @@ class LatestState:
 
 
 def lookup_step(
-    join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message]
+    join: KeyedJoin, k: bytes, state: JoinState | None, messages: Iterable[Message], *, retracts: bool = False
 ) -> tuple[JoinState | None, list[Message]]:
     """Process a batch for one key of a lookup join. Return its new state, and a message for every affected row.
 
     A row is affected if it arrived or changed. If the right side changed, all rows are. A row that an inner join
-    hides is emitted as a delete, unless it was not visible before: it is new, or was here without a right side."""
+    hides is emitted as a delete, unless it was not visible before: it is new, or was here without a right side.
+    With `retracts`, affected rows are emitted as they were and as they are. Then a row with NULL in its key is stored,
+    too, if the join keeps it."""
     before = JoinState() if state is None else state
     right, right_changed = _newest_right(before.right, messages := list(messages))
     newest: dict[bytes, Message] = {}
@@ -101,6 +111,10 @@ def lookup_step(
             rows[r] = message.p if join.star is None else b""
         else:
             rows.pop(r, None)
+    if retracts and join.star is None:
+        after = JoinState(right=right, rows=rows)
+        stored = bool(rows or right) and not (join.inner and null_key(k))
+        return after if stored else None, list(_retractions(join, before, after, newest, every=right_changed))
     out = _Outlet(join)
     for r in rows if right_changed else [r for r, message in newest.items() if message.op in _PUTS]:
         came = newest.get(r)
@@ -129,6 +143,35 @@ def _newest_right(stored: bytes, messages: list[Message]) -> tuple[bytes, bool]:
     right = newest.p if newest.op == DIM_PUT else b""
     same = bool(right) == bool(stored) and values_text(right) == values_text(stored)  # its time and trace are no change
     return (stored, False) if same else (right, True)
+
+
+def _retractions(
+    join: KeyedJoin, before: JoinState, after: JoinState, newest: Mapping[bytes, Message], *, every: bool
+) -> Iterator[Message]:
+    """Yield the joined rows that a batch changed, as they were and as they are. `every`: the right side changed."""
+    for r in {**before.rows, **after.rows} if every else newest:
+        old, new = _joined_row(join, before, r), _joined_row(join, after, r)
+        moved = newest[r].p if r in newest and newest[r].op == MOVED else b""
+        yield from retraction(join.target, r, old, new, moved)
+
+
+def _joined_row(join: KeyedJoin, state: JoinState, r: bytes) -> bytes | None:
+    """Return the payload of row `r` with its right side. None if it is not stored, or an inner join hides it."""
+    own = state.rows.get(r)
+    return None if own is None or (join.inner and not state.right) else joined(own, state.right, join.width)
+
+
+def retraction(target: int, r: bytes, old: bytes | None, new: bytes | None, moved: bytes = b"") -> Iterator[Message]:
+    """Yield a changed row for the group `target`: as it was, which the group subtracts, and as it is.
+
+    Both have the time and the trace of the new row. Of a row that moved to another key, those of `moved`."""
+    if (None if old is None else values_text(old)) == (None if new is None else values_text(new)):
+        return
+    newer = new or moved
+    ts_ms, trace = (ts_of(newer), trace_of(newer)) if newer else (0, b"")
+    for op, row in ((EXACT_BEFORE, old), (EXACT_AFTER, new)):
+        if row is not None:
+            yield Message(bytes([target]) + r, op, b"", 1, payload_of(values_text(row), ts_ms, trace))
 
 
 class _Outlet:
@@ -174,9 +217,11 @@ def no_row(target: int, r: bytes) -> Message:
 
 
 def assemble_step(
-    star: Assemble, k: bytes, state: MultiJoinState | None, messages: Iterable[Message]
+    star: Assemble, k: bytes, state: MultiJoinState | None, messages: Iterable[Message], *, retracts: bool = False
 ) -> tuple[MultiJoinState | None, list[Message]]:
     """Process a batch for one row of a multi-way join. Return its new state, and the whole row or its delete.
+
+    With `retracts`, the row is emitted as it was and as it is.
 
     A row that arrived or moved finds the parts of its new keys in the same batch. If a part is missing, the topic
     lacks the beginning of the row without saying so. The row is then refused, and missing until it is received as a
@@ -189,7 +234,10 @@ def assemble_step(
         elif newest is None or (message.v, message.p) >= (newest.v, newest.p):
             newest = message
     shown = state is not None and _shown(star, state.parts)
+    shown_row = _assembled(star, state) if state is not None and shown else None
     if newest is not None and newest.op == GONE:
+        if retracts:
+            return None, list(retraction(star.target, k[1:], shown_row, None))
         return None, [no_row(star.target, k[1:])] if shown else []
     own = None if state is None else state.own
     if newest is not None:
@@ -202,6 +250,9 @@ def assemble_step(
     if missing := [i for i, part in enumerate(chosen) if part is None]:
         return None, [_refused(star, k[1:], missing[0])]
     after = MultiJoinState(own=own, parts=[part or b"" for part in chosen])
+    if retracts:
+        new = _assembled(star, after) if _shown(star, after.parts) else None
+        return after, list(retraction(star.target, k[1:], shown_row, new))
     if not _shown(star, after.parts):
         return after, [no_row(star.target, k[1:])] if shown else []
     return after, [whole_row(star.target, k[1:], _assembled(star, after))]
