@@ -15,6 +15,7 @@ transaction) there are:
     snapshot t                by a signal
     lost s [words]            done while no process reads; then the server purges its log
     forget t                  the table's topic is deleted and recreated empty
+    rewind s                  the capture of source s is set back to an earlier position
     cleaner                   from now on time passes, and Kafka's cleaner runs
     untold s share            this share of source s's transactions is logged partially, or as statements
     foreign t column u d u    the column references u, with these ON DELETE and ON UPDATE actions: CASCADE, SET NULL, …
@@ -29,15 +30,16 @@ from dataclasses import replace
 from typing import Any
 
 from cdc.model.errors import Fatal, Retriable
-from cdc.model.naming import change_topic, schemas_topic
+from cdc.model.naming import change_topic, history_topic, schemas_topic
 from cdc.model.schema import TableId
 from ingest.capture.groups import Limits
+from ingest.capture.marks import Marks, marks_of, rewound
 from ingest.capture.observer import Observer
 from ingest.capture.session import Session
 from ingest.capture.signals import Signal
 from ingest.events.foreign_keys import ForeignKey
 from ingest.events.tables import Tables
-from ingest.log.memory_log import Broker
+from ingest.log.memory_log import Broker, MemoryLog
 from ingest.records.capture_interfaces import EVERY_PARTITION, ServerTables
 from ingest.records.exact_phases import ExactPhases
 from ingest.records.records import Recorder
@@ -59,6 +61,19 @@ def run_alive(case: Case, seed: int) -> None:
         raise AssertionError(f"seed {seed}\n{case.text()}\n{type(error).__name__}: {error}") from error
 
 
+def set_back(topology: str, source: str, broker: Broker, chance: random.Random) -> None:
+    """Set a capture back to some position that it has stored, as `tailorbird rewind` does."""
+    log, recorder = MemoryLog(broker, schemas_topic(topology), history_topic(topology)), Recorder(topology)
+    recovered = log.recover()
+    marks = marks_of(recovered.history, source)
+    if recovered.checkpoint is None or not marks:
+        return
+    back = rewound(recovered.history, source, recovered.checkpoint, chance.choice(marks))
+    log.extend(recorder.history(back.history.gone))
+    log.restate(recorder.history(back.history.records))
+    log.commit(back.checkpoint)
+
+
 class Captured:
     """The captured state of one source: its log, its signals, and the tables that are captured by now."""
 
@@ -66,7 +81,7 @@ class Captured:
         self.server, self.wanted, self.never = server, wanted, never
         self.broker, self.signals = Broker(), list[Signal]()
         self.schemas_topic, self._known, self._seen = schemas_topic(topology), set[str](), 0
-        self.given = 0
+        self.given, self.back = 0, False  # the latter: it is to be set back
 
     def read(self, start: int | None) -> tuple[list[Signal], int | None]:
         """Return the signals, as `signals.Signals` does; the first caller gets all."""
@@ -124,6 +139,7 @@ class World:
         self.names = {source.name for source in self.plan.sources}
         self.unseen = {one for one in self.unseen if change_topic(case.name, table_id(one)) in self.names}
         self.joining = ["join"] not in self.words
+        self.rewinds = any(word[0] == "rewind" for word in self.words)
         self.moved = any(word[0] in ("never", "swap", "lost") for word in self.words)
         self.topics = Topics(self.plan.topics, PARTITIONS, self.chance)
         self.runs: Runs | None = None
@@ -224,6 +240,10 @@ class World:
         if name == "untold":
             self.sources[arguments[0]].server.unknown = arguments[1]
             return
+        if name == "rewind":  # by another process, while none captures
+            self.sources[arguments[0]].back = True
+            self.broken.add(arguments[0])
+            return
         if name == "all":
             changes = [change for one in arguments[0] for change in self._changes(one)]
             self._of(arguments[0][0][1]).server.change(changes)
@@ -296,6 +316,9 @@ class World:
         wanted = frozenset(captured.wanted)
         merged = [one for one in self.routing.merged if one.table_id.source == name and one.table_id.table in wanted]
         self.broken.discard(name)
+        if captured.back:
+            captured.back = False
+            set_back(self.case.name, name, captured.broker, self.chance)
         ticks = iter(range(10**9))
 
         def tables(seen: ServerTables) -> Tables:
@@ -327,6 +350,7 @@ class World:
             position_lost="resnapshot",
             signals=captured,
             parallel=self.chance.randint(1, 3),
+            marks=(lambda: Marks(changes=1)) if self.rewinds else Marks,
         )
         try:
             session.run()

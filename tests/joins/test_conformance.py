@@ -45,7 +45,7 @@ from tests.joins.overplans import over_plans
 from tests.joins.pairrandom import random_pair_case
 from tests.joins.queryrandom import random_query
 from tests.joins.simulation import Logged, Simulation
-from tests.joins.test_retractions import TOPIC, moves
+from tests.joins.test_retractions import TOPIC, WITHOUT_PLACE, Alter, altered_moves, shorter
 from tests.joins.topplans import top_plans
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -697,22 +697,27 @@ def test_the_kernel_takes_back_what_rows_were(spark: SparkSession, join: str, st
     assert list(entries(spark, tmp_path / "checkpoint", None)) == []
 
 
-def test_the_kernel_begins_again_with_change_detectors(spark: SparkSession, tmp_path: Path) -> None:
-    """A record of the facts that cannot be read ends the query before it writes; the next run is as specified."""
-    case, ends = moves("LEFT JOIN"), dict[tuple[str, int], int]()
+@pytest.mark.parametrize(("number", "alter", "_dead_letters"), WITHOUT_PLACE)
+def test_the_kernel_begins_again_with_change_detectors(
+    spark: SparkSession, number: int, alter: Alter, _dead_letters: list[str], tmp_path: Path
+) -> None:
+    """A record of the facts that does not say where its row is ends the query before it writes; the next run is as
+    specified."""
+    case, ends = altered_moves(alter, []), dict[tuple[str, int], int]()
     plan = case.plan()
-    (records,) = (log_of(case, events, ends) for events in events_of(case))
-    bad = [one for one in records if one.topic == TOPIC][2]
-    batches = [[replace(one, value=b"{") if one is bad else one for one in records]]
+    (*_, records) = [log_of(case, events, ends) for events in events_of(case)]
+    bad = [one for one in records if one.topic == TOPIC][number]
+    batches = [[alter(one) if one is bad else one for one in records]]
+    newer = {} if alter is shorter else started(ends)
     settled = {topic: dict.fromkeys(range(2), 0) for topic in plan.topics}
     with pytest.raises(StreamingQueryException) as raised:
-        run(spark, partial(kernel, plan, settled), batches, tmp_path / "ended")
+        run(spark, partial(kernel, plan, settled, ends=newer), batches, tmp_path / "ended")
     found = PHASE_ENDED.search(str(raised.value))
     assert found is not None, raised.value
     assert [found[1], found[2]] == [TOPIC, "0"]
-    parts = program_of(plan, settled, exact_from={TOPIC: 1})
+    parts = program_of(plan, settled, ends=newer, exact_from={TOPIC: 1})
     got = run(spark, lambda read: kernel_flow(read, parts, plan), batches, tmp_path / "again")
-    expected = specified(plan, settled, batches, exact_from={TOPIC: 1})
+    expected = specified(plan, settled, batches, newer, exact_from={TOPIC: 1})
     # the reasons of dead letters differ
     rows, wanted = ([one for one in meant(some)[0] if one[1] != REFUSED] for some in (got, expected))  # type: ignore[index]
     assert rows == wanted

@@ -443,7 +443,7 @@ def test_failing_expressions_have_a_condition_that_reports() -> None:
 
 def test_checkpoints_of_before_go_on() -> None:
     """Golden: the fingerprint of a state, and the order of the steps by which Spark numbers it. Either may change only
-    together with STATE_FORMAT, which forces a rebuild."""
+    together with STATE_FORMATS, which forces a rebuild."""
     chain = f"SELECT o.id, c.name, l.rate {FROM} JOIN crm.customers c ON c.id = o.customer_id"
     chain += " LEFT JOIN shop.old.lines l ON l.order_id = c.id AND l.nr = c.id"
     star = f"SELECT o.id, c.name, d.name AS other {FROM} JOIN crm.customers c ON c.id = o.customer_id"

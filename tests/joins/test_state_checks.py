@@ -9,7 +9,9 @@ import pytest
 from cdc.model.errors import UsageError
 from joins.engine.file_checkpoint import QueryRecord
 from joins.process.state_checks import check_state
+from joins.select.compiler import compile_plan
 from tests.joins.joincase import Case
+from tests.joins.test_retractions import moves
 
 CASE = Case(
     tables={"shop.t": {"key": ["id"], "id": "int"}}, query="SELECT t.id FROM shop.t t", row_key=["id"], history=[]
@@ -35,4 +37,20 @@ def test_other_state_is_refused_with_the_command_that_rebuilds_it(changed: dict[
         check_state(known, plan, table, "t.yml")
     with pytest.raises(UsageError, match=what) as refused:
         check_state(replace(own, **changed), plan, table, "t.yml")  # type: ignore[arg-type]  # one field each
+    assert "`tailorbird run t.yml --rebuild wide`" in refused.value.hint
+
+
+def test_the_state_of_a_group_over_a_join_by_an_earlier_version_is_refused() -> None:
+    """It contains the rows of a change detector, which this version does not read. A group of a topic of others keeps
+    them, and so does a table without a group: their state continues."""
+    case, topology = moves(), moves().topology()
+    plan, table = case.plan(), topology.tables["wide"]
+    others = replace(topology, sources={name: replace(one, type="kafka") for name, one in topology.sources.items()})
+    kept = compile_plan(others, table, case.schemas())
+    assert (plan.state_format, kept.state_format, CASE.plan().state_format) == (6, 5, 5)
+    former = kept.fingerprint()  # of the same query in the earlier version
+    record = QueryRecord(id="1", fingerprint=former, partitions=2, first_timestamp=0, target={}, complete=True)
+    check_state(record, kept, table, "t.yml", 5)
+    with pytest.raises(UsageError, match=r"or an earlier version made it \(format 5, not 6\)") as refused:
+        check_state(record, plan, table, "t.yml", 5)
     assert "`tailorbird run t.yml --rebuild wide`" in refused.value.hint

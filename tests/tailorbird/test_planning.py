@@ -340,6 +340,16 @@ def test_rates_of_others_serve_where_this_machine_has_none() -> None:
     ]  # fmt: skip
 
 
+def test_the_state_of_an_earlier_version_is_named() -> None:
+    """After an upgrade, the reason is the format of the state, not the file."""
+    text = edited(("COUNT(*) AS n", "COUNT(w.amount) AS n"))
+    world = world_of(text)
+    world.states["sums"] = replace(world.states["sums"], fingerprint="of 0.2", format=5)
+    (again,) = [one for one in planned(world, text) if one.action == "rebuild"]
+    assert again.name == "sums"
+    assert again.why.endswith("or by an earlier version (format 5, not 6)")
+
+
 def test_what_is_made_by_apply_is_what_the_plan_said() -> None:
     """The planned steps are exactly those of the following apply."""
     world, text = world_of(), CASES["a new table with an index"][0]

@@ -15,9 +15,8 @@ from cdc.model.errors import UsageError
 from cdc.stored.layout import Layout, dump_layout
 from cdc.topology.reader import read_topology
 from indexer.rebuild.targets import Targets
-from joins.engine import file_checkpoint
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
-from joins.query.plan import STATE_FORMAT
+from joins.query.plan import STATE_FORMATS
 from tailorbird.cli.change import cli_upgrade
 from tailorbird.deploy.upgrade import run_upgrade
 from tailorbird.deploy.upgrade.formats import (
@@ -64,6 +63,10 @@ def test_what_is_lost_by_an_upgrade() -> None:
 def test_what_is_lost_by_going_to_another_version() -> None:
     """To an older version: it must read what is stored. What it writes must be read here afterwards."""
     older = {**INSTALLED, "positions": FormatSupport(reads=(1,), writes=1)}
+    without_retractions = {**INSTALLED, JOIN_STATE: FormatSupport(reads=(5,), writes=5)}
+    states = [(JOIN_STATE, number) for number in STATE_FORMATS]
+    assert [found(one, version=without_retractions, back=INSTALLED) for one in states] == [["kept"], ["rebuilt"]]
+    assert [found(one, version=INSTALLED) for one in states] == [["kept"], ["kept"]]
     assert found(("positions", 1), version=older, back=INSTALLED) == ["kept"]
     assert found(("positions", 2), version=older, back=INSTALLED) == ["unreadable"]
     newer = {**INSTALLED, "layouts": FormatSupport(reads=(1, 2, 3), writes=3)}
@@ -106,8 +109,8 @@ def test_the_format_of_a_joins_state_is_that_of_its_checkpoint(monkeypatch: pyte
         return {one.name: one.format for one in run_upgrade.stored_formats(topology, None, None)}
 
     assert formats() == {}
-    for number in (STATE_FORMAT, STATE_FORMAT + 1):
-        monkeypatch.setattr(file_checkpoint, "STATE_FORMAT", number)
+    for number in (*STATE_FORMATS, STATE_FORMATS[-1] + 1):
+        checkpoint.state_format = number
         checkpoint.clear()
         checkpoint.store(record)
         assert formats() == {"checkpoints": 1, JOIN_STATE: number}

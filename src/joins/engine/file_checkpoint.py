@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from cdc.model.errors import Fatal, UsageError
 from cdc.process.file_private import create_private, private_folder
-from joins.query.plan import STATE_FORMAT
+from joins.query.plan import STATE_FORMATS
 from joins.runtime.sink import Refusals
 
 FORMAT = 1
@@ -68,9 +68,12 @@ class QueryRecord:
 
 
 class QueryCheckpoint:
-    """The checkpoint folder of a join, locked by this process. Raises UsageError if another process has the lock."""
+    """The checkpoint folder of a join, locked by this process. Raises UsageError if another process has the lock.
+
+    `state_format` is the number that is stored with a new record (`Plan.state_format`)."""
 
     def __init__(self, folder: Path) -> None:
+        self.state_format = STATE_FORMATS[0]
         self.folder = folder
         self.spark = folder / "spark"
         self._record = folder / _RECORD
@@ -85,7 +88,7 @@ class QueryCheckpoint:
     def store(self, record: QueryRecord) -> None:
         """Write the record of the run, atomically, after the format of its state."""
         if self._numbered != record.id:
-            _replace(self.folder / _STATE, {"format": STATE_FORMAT, "run": record.id})
+            _replace(self.folder / _STATE, {"format": self.state_format, "run": record.id})
             self._numbered = record.id
         _replace(self._record, {"format": FORMAT, **asdict(record)})
 

@@ -61,7 +61,7 @@ public final class Assemble extends StatefulProcessor<Object, Object, Object> {
   private void assemble(MultiJoin join, byte[] id, byte[][] newest, Collection<Object> out) {
     boolean gone = newest[0] != null && newest[0][0] == Message.GONE;
     byte[][] row = parts(newest, gone);
-    // a row that is complete in the batch needs no read, unless an inner join needs to know whether the row was visible,
+    // a row that is complete in the batch needs no read, unless an inner join needs to know whether it was visible,
     // or a group what it was
     boolean reads = join.anyInner || join.retracts || Arrays.asList((Object[]) row).contains(null);
     byte[] before = reads ? (byte[]) stored.get() : null;

@@ -134,8 +134,8 @@ public final class Message {
   }
 
   /**
-   * Emits a changed row as it was and as it is, for `Combine`; null: no such row. Both have the time and trace of the new
-   * row, or of a row that moved away those in `moved`.
+   * Emits a changed row as it was and as it is, for `Combine`; null: no such row. Both have the time and trace of the
+   * new row, or of a row that moved away those in `moved`.
    */
   static void retraction(int target, byte[] id, byte[] was, byte[] now, byte[] moved, Collection<Object> out) {
     int from = was == null ? 0 : textAt(was, 0), begins = now == null ? 0 : textAt(now, 0);

@@ -190,8 +190,8 @@ def _level(height: int, fragment: Fragment, first: int, log: _Log) -> Level:
         if at != height:
             continue
         retracts = {"retracts": True} if above is None and route.retracts(fragment, log.exact_from) else {}
-        whole = bool(retracts and route.moves_in(fragment))
-        made.read(node, number, target, log, adds_up=fragment.adds_up, whole=whole)
+        placed = route.places_in(node) if retracts and route.moves_in(fragment) else []
+        made.read(node, number, target, log, adds_up=fragment.adds_up, placed=placed)
         multi_join = numbers.get(node.alias, -1)
         if multi_join >= 0:
             widths, inner = [lookup.child.width for lookup in node.lookups], [lookup.inner for lookup in node.lookups]
@@ -243,9 +243,9 @@ class _Made:
         self.rows: list[int] = []
         self.reread: list[int] = []
 
-    def read(self, node: Node, number: int, target: int, log: _Log, *, adds_up: bool, whole: bool) -> None:
+    def read(self, node: Node, number: int, target: int, log: _Log, *, adds_up: bool, placed: list[str]) -> None:
         """Add the source of a node, whose index in the plan is `number`. Its rows go to `target`, a group if `adds_up`
-        (`Fragment.adds_up`). With `whole`, every record must be read (`joins.steps.route.moving`)."""
+        (`Fragment.adds_up`). With `placed`, every record must be read (`joins.steps.route.moving`)."""
         condition = _condition(node, len(self.filters))
         self.filters += [node] if node.filter is not None else []
         if isinstance(node.source, PlanSource):
@@ -254,8 +254,8 @@ class _Made:
             source["nodes"].append({**_reader(node, number, numbers, target, adds_up=adds_up), **condition})
             if adds_up:
                 source["exact_from"] = log.exact_from.get(node.source.name, 1)
-            if whole:
-                source["whole"] = True
+            if placed:
+                source["placed"] = sorted({*source.get("placed", ()), *map(node.source.columns.index, placed)})
         elif node.source.change_detector is None:
             assert node.filter is None, "a node whose rows come in as they are has no filter"
             self.rows += node.source.fragments

@@ -20,7 +20,7 @@ from cdc.process.file_topology import home
 from cdc.process.kafka_grants import check_grants
 from cdc.topology.topology import Table, Topology
 from joins.engine.causes import cause_of, is_full_disk, remedy_for
-from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord
+from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, stored_state_format
 from joins.engine.file_secrets import java_properties
 from joins.engine.http_metrics import JoinMetrics
 from joins.engine.progress import mean_milliseconds, progress_of
@@ -103,11 +103,13 @@ class TableJoin:
 
     def _record(self, plan: Plan) -> QueryRecord:
         """Return the record of the run in the checkpoint, or of a new run if there is none."""
+        self.checkpoint.state_format = plan.state_format
         record = self.checkpoint.record()
         if record is None:
             record = self._begun(plan, {})
         else:
-            check_state(record, plan, self.table, self.topology.file)
+            stored = stored_state_format(self.checkpoint.folder)
+            check_state(record, plan, self.table, self.topology.file, stored)
             self.checkpoint.store(record)  # in this version's form, so that an older version does not continue it
         return record
 

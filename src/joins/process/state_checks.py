@@ -11,12 +11,16 @@ from joins.query.plan import Plan
 REBUILDS = "reads the log again from its beginning and replaces every row"
 
 
-def check_state(record: QueryRecord, plan: Plan, table: Table, file: str) -> None:
-    """Raise UsageError with a remedy if the state belongs to another query, number of partitions, or engine."""
+def check_state(record: QueryRecord, plan: Plan, table: Table, file: str, stored: int | None = None) -> None:
+    """Raise UsageError with a remedy if the state belongs to another query, number of partitions, or engine.
+
+    `stored` is the format of the state (`joins.query.plan.STATE_FORMATS`); None: it is not known."""
     rebuild = f"`tailorbird run {file} --rebuild {table.name}`"
     if record.fingerprint != plan.fingerprint():
+        older = stored is not None and stored != plan.state_format
+        version = f", or an earlier version made it (format {stored}, not {plan.state_format})" if older else ""
         raise UsageError(
-            f"the query of {table.name}, or a column it uses, is not what its state was made for",
+            f"the query of {table.name}, or a column it uses, is not what its state was made for{version}",
             f"{rebuild}, or `tailorbird join … --rebuild`, {REBUILDS}",
         )
     if (wanted := table.state_partitions) not in (None, record.partitions):

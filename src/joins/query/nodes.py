@@ -27,7 +27,8 @@ class PlanSource:
 
     `columns` are in the order of the table, with `types` and `defaults`. A default is a column's value in rows older
     than the column. `needs_latest`: the topic may repeat or reorder events or lack before images, so a `latest` step
-    precedes."""
+    precedes. `rereads`: capture reads rows again whose changes the topic lacks, and a marker ends that
+    (`joins.steps.truncation`)."""
 
     table_id: TableId
     topic: str
@@ -36,6 +37,7 @@ class PlanSource:
     types: tuple[LogicalType, ...]
     defaults: tuple[Canonical, ...]
     needs_latest: bool
+    rereads: bool
     shared_as: str = ""
     merged: str = ""
 

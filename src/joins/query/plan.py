@@ -37,7 +37,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from joins.query.group import Grouping, Temporal
 from joins.query.nodes import Derived, Expression, Interval, Node, Pair, PlanSource, Root
 
-STATE_FORMAT = 5  # of the state in `joins.steps.state`; a checkpoint of another format is refused
+STATE_FORMATS = 5, 6  # of the state in `joins.steps.state`: without and with `Fragment.retracts`; others are refused
 SINK = 0xFF
 MULTI_JOIN = 0x80
 
@@ -176,9 +176,13 @@ class Fragment:
     @property
     def retracts(self) -> bool:
         """Return whether the last step of its joins can emit what a changed row was, so that its group needs no change
-        detector and no row is stored twice."""
+        detector. A lookup join cannot if rows move to other keys without a record or marker: `PlanSource.rereads`. An
+        assembling step and a step `latest` have one entry per row."""
         root = self.root
-        return self.group is not None and self.temporal is None and isinstance(root, Node) and bool(root.lookups)
+        if self.group is None or self.temporal is not None or not isinstance(root, Node) or not root.lookups:
+            return False
+        source = root.source
+        return len(root.lookups) > 1 or isinstance(source, Derived) or source.needs_latest or source.rereads
 
     @property
     def outlet(self) -> int:
@@ -282,19 +286,19 @@ class Plan:
         keywords, the sides of an equality, and texts for messages (`text`, `origin`)."""
         root, finish = self.last.root, self.last.finish
         below = [
-            [
-                *(_nameless(one.root), _meant(one.finish), _grouped(one.group), one.picks, one.tag),
-                *_bounded(one.temporal),
-                *(["retracts"] if one.retracts else []),  # its steps and their state are others than before version 0.2
-            ]
+            [_nameless(one.root), _meant(one.finish), _grouped(one.group), one.picks, one.tag, *_bounded(one.temporal)]
+            + ["retracts"] * one.retracts  # its steps and their state are others than in version 0.2
             for one in self.fragments[:-1]
         ]
         # a nullable key is encoded differently: a resumed run would not find the rows that it has written
-        nullable = {"nullable_key": self.nullable_key} if self.nullable_key else {}
-        sink = {**asdict(self.sink), **nullable}
-        named = [STATE_FORMAT, _nameless(root), _meant(finish), sink, *([below] if below else [])]
-        text = json.dumps(named, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        sink = {**asdict(self.sink), **({"nullable_key": self.nullable_key} if self.nullable_key else {})}
+        named = [self.state_format, _nameless(root), _meant(finish), sink, *([below] if below else [])]
+        return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def state_format(self) -> int:
+        """Return the format of its state (`STATE_FORMATS`)."""
+        return STATE_FORMATS[any(fragment.retracts for fragment in self.fragments)]
 
 
 def _nameless(node: Root) -> object:

@@ -133,6 +133,7 @@ class _Planner:
             types=tuple(types),
             defaults=tuple(default_of(schema, name) for name in names),
             needs_latest=source.needs_latest,
+            rereads=not source.is_only_reported,
         )
 
     # -- fragments

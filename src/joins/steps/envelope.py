@@ -112,13 +112,14 @@ def _number(name: str, value: Any, most: int) -> int:
 class Images(NamedTuple):
     """The values of a row before and after a change.
 
-    `whole` is false if NULL stands for a value that the record does not contain; `blind` says the same of `before`
-    alone."""
+    `whole` is false if the record does not contain all values; `blind`: NULL in `before` may stand for such a value.
+    `unknown` are the columns of either image in which NULL stands for such a value."""
 
     before: Values | None
     after: Values | None
     whole: bool
     blind: bool
+    unknown: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -131,6 +132,7 @@ class Columns:
     source: PlanSource
     _fits: list[tuple[str, bool, Any, Any]] = field(default_factory=list)
     _whole: bool = True
+    _unknown: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         source = self.source
@@ -141,7 +143,7 @@ class Columns:
         """Return the values before and after. Raises ValueError for an event that lacks an image that its op needs.
 
         For `latest` the key of a deleted row is enough. Other values of its before image may be None."""
-        self._whole = True
+        self._whole, self._unknown = True, frozenset()
         op, source = envelope.op, self.source
         before, after = envelope.before, None if op == "d" else envelope.after
         if source.needs_latest and op == "d" and before is None and key is not None:
@@ -161,7 +163,7 @@ class Columns:
         old = None if before is None else self._values(before, added, lenient=True)
         blind = not self._whole
         new = None if after is None else self._values(after, added, lenient=False)
-        return Images(old, new, self._whole, blind)
+        return Images(old, new, self._whole, blind, self._unknown)
 
     def _values(self, row: Image, added: bool, *, lenient: bool) -> Values:
         """Return the values of one image. With `lenient` (before images) a value that does not fit its type becomes
@@ -175,10 +177,12 @@ class Columns:
                     raise ValueError(f"no '{name}' in it") from None
                 values.append(default if added else None)
                 self._whole = False  # the column may have been added and dropped: its earlier values are unknown
+                self._unknown |= frozenset() if added else {name}
             except Unfit as error:
                 if not lenient or is_key:
                     type_ = self.source.types[len(values)]
                     raise ValueError(f"'{name}' in it does not fit {type_}") from error
                 values.append(None)
                 self._whole = False
+                self._unknown |= {name}
         return values

@@ -132,7 +132,8 @@ class LogReader:
 
         Raises PhaseEndedError for a record after an exact phase whose changes may have been added up, and for a record
         of such a phase without all values that the plan uses. If rows of the table must not move unnoticed (`moving`),
-        it also raises it for a record that cannot be read, and for a row of a snapshot that no marker will end."""
+        it also raises it for a record that cannot be read, for one that does not say where its row is, and for one that
+        capture repeats after a rewind: the row is where a later record before it has put it."""
         found = self._sources.get(topic) or self._sources.get(table_named(key))
         if value is None or found is None:
             return None
@@ -159,7 +160,9 @@ class LogReader:
         reported = partial or offset < safe_from
         if exact and reported:
             raise PhaseEndedError(source.name, envelope.exact)
-        if envelope.op == "r" and not partial and source.name in self._moves:
+        places = self._moves.get(source.name)
+        again = envelope.inexact_after > envelope.sequence  # a rewind ends all phases of the records that it repeats
+        if places is not None and (again or not places.isdisjoint(images.unknown)):
             raise PhaseEndedError(source.name, 0)
         new = envelope.op == "c" and not reported
         return Changed(
@@ -190,18 +193,30 @@ def retracts(fragment: Fragment, exact_from: Mapping[str, int]) -> bool:
 
 
 def moves_in(fragment: Fragment) -> str | None:
-    """Return the table that says to which key a row of a retracting lookup join moves. None if something else does:
-    a step `latest`, a change detector, or an assembling step, which has one entry per row."""
+    """Return the table whose records say to which key a row of a retracting lookup join moves. None if something else
+    says it: a step `latest`, a change detector, or an assembling step, which has one entry per row."""
     root = fragment.root
     if not fragment.retracts or not isinstance(root, Node) or len(root.lookups) > 1:
         return None
     return root.source.name if isinstance(root.source, PlanSource) and not root.source.needs_latest else None
 
 
-def moving(plan: Plan, exact_from: Mapping[str, int]) -> frozenset[str]:
-    """Return the tables of which every record must be read, because retracting joins rely on them."""
-    names = (moves_in(fragment) for fragment in plan.fragments if retracts(fragment, exact_from))
-    return frozenset(name for name in names if name is not None)
+def moving(plan: Plan, exact_from: Mapping[str, int]) -> dict[str, set[str]]:
+    """Return the tables of which every record must be read, because retracting joins rely on them. Their columns are
+    those that say where a row is."""
+    found: dict[str, set[str]] = {}
+    for fragment in plan.fragments:
+        name, root = moves_in(fragment), fragment.root
+        if name is not None and name not in exact_from and isinstance(root, Node):
+            found.setdefault(name, set()).update(places_in(root))
+    return found
+
+
+def places_in(root: Node) -> list[str]:
+    """Return the columns of a lookup join's left node that say where a row is: its id, and the key that it refers to.
+
+    If a record does not contain one of them, the row is perhaps at another key, too."""
+    return [root.columns[i] for i in sorted({*root.id_columns, *root.lookups[0].columns})]
 
 
 def _table_of(source: PlanSource, key: bytes | None) -> str:

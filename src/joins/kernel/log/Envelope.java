@@ -202,15 +202,22 @@ final class Envelope {
     for (int c = 0; image != null && c < columns.length; c++) {
       if (image[c] == null) {
         if (keys[c]) throw new IOException("no '" + columns[c] + "' in it");
-        image[c] = added(event) ? defaults[c] : NULL;
+        if (added(event)) image[c] = defaults[c];
+        else unknown(image, c, event);
         event.partial = true;
         event.blind |= lenient;
       } else if (image[c] == UNFIT) {
         if (!lenient || keys[c]) throw new IOException("'" + columns[c] + "' in it does not fit " + fits[c]);
-        image[c] = NULL;
+        unknown(image, c, event);
         event.partial = event.blind = true;
       }
     }
+  }
+
+  private static void unknown(byte[][] image, int column, Event event) {
+    image[column] = NULL;
+    if (event.unknown == null) event.unknown = new boolean[image.length];
+    event.unknown[column] = true;
   }
 
   /** Whether a missing column was added later; otherwise it was dropped. */

@@ -14,5 +14,6 @@ final class Event {
   boolean exact; // `before` is the image of the row's previous record, and both were read
   long phase, inexactAfter; // the exact phase to which the record belongs, or the last one before it; 0: none
   boolean blind; // NULL in `before` may stand for a value that the record does not contain
+  boolean[] unknown; // by column: NULL stands for a value that the record does not contain; null: no such column
   boolean repairs; // the row may be visible with other values than those of its newest record
 }

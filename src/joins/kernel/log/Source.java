@@ -25,7 +25,7 @@ final class Source {
   private final boolean merged; // the topic contains only tables of one merged table
   private final Map<String, Long> truncationPoints = new HashMap<String, Long>(); // for such a log, see `place`
   private final long exactFrom; // the first exact phase whose changes groups add up; 0: no group does
-  private final boolean whole; // every move of a row must be read, as a group would count the row twice
+  private final int[] placed; // columns that say where a row is, if every move must be read; else null
   private final int number;
   private final Map<String, Object> kafka;
 
@@ -37,7 +37,7 @@ final class Source {
     name = sharedAs == null ? topic : sharedAs.asText();
     compactionSafe = Message.at(source, "compaction_safe");
     exactFrom = Message.at(source, "exact_from") == null ? 0 : Message.at(source, "exact_from").asLong();
-    whole = Message.at(source, "whole") != null;
+    placed = Message.at(source, "placed") == null ? null : ints(Message.at(source, "placed"));
     key = ints(Message.at(source, "key"));
     latest = Message.at(source, "latest").asBoolean();
     width = Message.at(source, "columns").size();
@@ -122,7 +122,7 @@ final class Source {
       if (exactFrom > 0 && safe) phase(event);
     } catch (IOException e) {
       boolean exact = exactFrom > 0 && safe && event.phase >= exactFrom;
-      if (exact || whole) throw new PhaseEnded(name, exact ? event.phase : 0);
+      if (exact || placed != null) throw new PhaseEnded(name, exact ? event.phase : 0);
       String reason = "not an envelope: " + String.valueOf(e.getMessage()).split("\n")[0];
       out.add(refused(topic, record, reason));
       return null;
@@ -132,12 +132,18 @@ final class Source {
       return event;
     }
     event.always = event.partial || !safe;
-    if (whole && event.op == 'r' && !event.partial) throw new PhaseEnded(name, 0); // no marker ends it
     if (event.exact && event.always) throw new PhaseEnded(name, event.phase);
+    if (placed != null && isElsewhere(event)) throw new PhaseEnded(name, 0);
     Long point = latest ? (Long) truncationPoints.get(place(record.get(1), record.get(3))) : null;
     if (latest) event.version = 2 * event.sequence;
     if (point == null || event.sequence >= point.longValue()) emit(event, out);
     return null;
+  }
+
+  /** Whether the row may be at a key that the event does not name: `joins.steps.route.LogReader`. */
+  private boolean isElsewhere(Event event) {
+    for (int column : placed) if (event.unknown != null && event.unknown[column]) return true;
+    return event.inexactAfter > event.sequence;
   }
 
   /** Notes whether an event is exact. An event after a phase whose changes were added up ends the query. */

@@ -85,7 +85,9 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
             return former
         others = sorted(name for name in topology.tables if name != table.name and _names(table, name))
         through = f", or a table that it reads ({', '.join(others)})," if others else ""
-        return f"its state was built for another SELECT{through} or for other columns"
+        older = state.format not in (None, plan.state_format)
+        version = f", or by an earlier version (format {state.format}, not {plan.state_format})" if older else ""
+        return f"its state was built for another SELECT{through} or for other columns{version}"
     if table.state_partitions not in (None, state.partitions):
         return f"state_partitions was {state.partitions} and is {table.state_partitions}"
     if state.engine not in ("", ENGINE):

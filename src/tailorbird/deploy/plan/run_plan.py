@@ -11,7 +11,7 @@ from cdc.process.file_topology import home
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Index, Topology
 from indexer.table.hbase_layouts import StoredLayouts
-from joins.engine.file_checkpoint import measured_rate, stored_record
+from joins.engine.file_checkpoint import measured_rate, stored_record, stored_state_format
 from joins.process.targets import versioned_table
 from tailorbird.deploy.plan.change import Change
 from tailorbird.deploy.plan.hbase_seen import counted_rows
@@ -85,6 +85,7 @@ def _states(topology: Topology) -> Mapping[str, SeenState]:
                 complete=record.complete,
                 rate=measured_rate(folder, record),
                 engine=record.engine,
+                format=stored_state_format(folder),
             )
     return found
 

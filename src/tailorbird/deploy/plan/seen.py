@@ -23,8 +23,8 @@ class SeenState:
     """The state of a join on this machine.
 
     `fingerprint` identifies its query, `engine` its engine (empty: unknown). `complete`: the run has produced its
-    first complete result. `rate` is the measured number of changes per second, or None. `partitions` and `topics`
-    are those of the state."""
+    first complete result. `rate` is the measured number of changes per second, or None. `partitions`, `topics` and
+    `format` (None: unknown) are those of the state."""
 
     fingerprint: str
     partitions: int
@@ -32,6 +32,7 @@ class SeenState:
     complete: bool
     rate: float | None = None
     engine: str = ""
+    format: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from cdc.stored.layout import FORMATS as LAYOUTS
 from cdc.topology.versions import FORMAT as VERSIONS
 from indexer.rebuild.targets import FORMAT as TARGETS
 from joins.engine.file_checkpoint import FORMAT as CHECKPOINT
-from joins.query.plan import STATE_FORMAT
+from joins.query.plan import STATE_FORMATS
 from tailorbird.provision.journal import FORMAT as JOURNAL
 
 State = Literal["kept", "rewritten", "unreadable", "rebuilt"]
@@ -32,7 +32,8 @@ class FormatSupport:
     writes: int
 
 
-# Layouts have the lowest format that can represent them, so an upgrade alone writes none of format 2.
+# Layouts and states have the lowest format that can represent them, so an upgrade alone writes no greater one. A table
+# whose state gets another one is rebuilt: its plan says so.
 INSTALLED: Mapping[str, FormatSupport] = {
     "positions": FormatSupport(reads=(WHOLE, CHANGED), writes=CHANGED),
     "schema history": FormatSupport(reads=(HISTORY,), writes=HISTORY),
@@ -40,7 +41,7 @@ INSTALLED: Mapping[str, FormatSupport] = {
     "check results": FormatSupport(reads=(CHECKS,), writes=CHECKS),
     "layouts": FormatSupport(reads=LAYOUTS, writes=LAYOUTS[0]),
     "checkpoints": FormatSupport(reads=(CHECKPOINT,), writes=CHECKPOINT),
-    JOIN_STATE: FormatSupport(reads=(STATE_FORMAT,), writes=STATE_FORMAT),
+    JOIN_STATE: FormatSupport(reads=STATE_FORMATS, writes=STATE_FORMATS[0]),
     "index collections": FormatSupport(reads=(TARGETS,), writes=TARGETS),
     "apply journal": FormatSupport(reads=(JOURNAL,), writes=JOURNAL),
 }
