@@ -38,6 +38,12 @@ _WITH_HEAP = "join: MiB"
 _COLLECT = 180.0
 _GROWTH = 0.10
 _EVERY = 5.0
+_ABOUT = (
+    "This page shows whether memory, file handles, threads, disks or topics grow while the demo's pipeline runs, and "
+    "whether verifications find a difference. Meanwhile processes and servers are killed, columns are added and "
+    f"removed, and tables are read again. No quantity may grow by more than {_GROWTH:.0%} from the middle to the last "
+    "third of the time."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -148,7 +154,8 @@ def _write(options: argparse.Namespace, samples: Samples, grown: dict[str, float
     differences = f"differences found by verifications: {len(events.different)}"
     facts = [machine(), f"{datetime.now(UTC):%Y-%m-%d}", f"{made:,} changes", counted, differences]
     text = page(
-        "# Soak", f"Made by `make soak ARGS=\"--minutes {options.minutes:g}\"`.", bullets(facts), "\n".join(lines),
+        "# An hour of kills, schema changes and snapshots", _ABOUT,
+        f"Written by `make soak ARGS=\"--minutes {options.minutes:g}\"`:", bullets(facts), "\n".join(lines),
         "![the quantities over time](soak.svg)",
     )  # fmt: skip
     write_page(options.output / "soak.md", text)

@@ -15,13 +15,13 @@ from cdc.model.event import Position
 from cdc.model.filters import TableRule
 from cdc.model.schema import TableId
 from ingest.events.log_events import LogEvent, RowsQuarantined, StatementLogged, TableDescribed
-from ingest.records.altered import AlteringTransactions
 from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.checkpoint_changes import changed_checkpoint, changes_bytes
 from ingest.records.exact_phases import ENDED, STATE, ExactPhases, images_of
 from ingest.records.images import snapshot_records
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Snapshots
+from ingest.repair.altered import AlteringTransactions
 from ingest.repair.rounds import RepairRunner
 from tests.ingest.test_transactions import BEGAN, BROKEN, START, TABLE, rows, tables
 from tests.ingest.test_transactions import ENDED as END

@@ -29,11 +29,11 @@ from ingest.events.log_events import (
     TransactionEnded,
 )
 from ingest.events.tables import Tables
-from ingest.records.altered import AlteringTransactions as Transactions
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.images import MAX_IMAGE, snapshot_records
 from ingest.records.records import Recorder, checkpoint_value, read_checkpoint
 from ingest.records.snapshots import Snapshots
+from ingest.repair.altered import AlteringTransactions as Transactions
 from ingest.repair.repairing import RepairingTransactions
 from ingest.repair.rounds import RepairRunner
 

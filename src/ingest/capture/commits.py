@@ -72,6 +72,7 @@ class Commits:
         if signals is not None:
             state["signals"] = signals
         state = self._parts.recorder.phases.state(state)
+        state = self._parts.recorder.truncation_points.state(state)
         reading = repairs.snapshots.initial or FROM in state
         checkpoint = replace(checkpoint, snapshot="running" if reading else "done", state=state)
         self._parts.log.extend(self._parts.recorder.history(self.marks.due(checkpoint, self._parts.clock())))

@@ -89,6 +89,7 @@ class Session(CaptureParts):
         before = reached_before(checkpoint) if checkpoint else None
         state = checkpoint.state if checkpoint else {}
         self.recorder.phases.load(state, before.sequence if before else None, tables.named)
+        self.recorder.truncation_points.load(state, checkpoint.position.sequence if checkpoint else 0)
         snapshots = Snapshots(self.recorder, tables, stored, partial=partial, parallel=self.parallel, reads=reads)
         known = checkpoint.state.get("mends", {}) if checkpoint else {}
         repairs = RepairRunner(self.recorder, tables, snapshots, known, follow=self.cascades == "follow")

@@ -26,6 +26,7 @@ from ingest.events.log_events import RefusedImage, Row, RowsQuarantined
 from ingest.records.capture_interfaces import EVERY_PARTITION, Checkpoint, Record
 from ingest.records.exact_phases import ExactPhases
 from ingest.records.refused import RefusedRows
+from ingest.records.truncation_points import TruncationPoints
 
 FORMAT = 1
 _dumps = orjson.dumps
@@ -57,8 +58,10 @@ class TableWriter:
         unrepresentable: Unrepresentable = "null",
         refused: RefusedRows | None = None,
         phases: ExactPhases | None = None,
+        truncation_points: TruncationPoints | None = None,
     ) -> None:
         self.schema, self.shape, self._phases = schema, shape, phases or ExactPhases()
+        self._truncation_points = truncation_points or TruncationPoints()
         self.unrepresentable, self.refused = unrepresentable, refused or RefusedRows("")
         self.topic = naming.change_topic(topology, schema.table_id)
         self.key = _key_function(schema.primary_key)
@@ -106,19 +109,22 @@ class TableWriter:
             return None
         return _dumps({name: values[name] for name in self.schema.primary_key}, default=_text)
 
-    def truncated(self, value: bytes) -> Record:
+    def truncated(self, value: bytes, number: int) -> Record:
         """Return a record that is written to every partition. Its envelope `value` has op `t`: rows whose newest record
-        has a smaller sequence number no longer exist."""
+        has a smaller sequence number than `number`, its own, no longer exist."""
+        self._truncation_points.raised(self.schema.table_id.name, number)
         return Record(self.topic, naming.TRUNCATE_KEY, value, EVERY_PARTITION)
 
     def marker(self, position: Position, number: int, ts_ms: int) -> Record:
         """Return the record that ends a repeated snapshot: rows that it did not contain, of smaller sequence numbers,
         are gone.
 
-        `position` is where the snapshot's last chunk was requested, `number` the marker's sequence number.
+        `position` is where the snapshot's last chunk was requested, `number` the marker's sequence number, unless the
+        table's last marker has a greater one (`TruncationPoints`).
         """
         source = self.read(ts_ms, position)
-        return self.truncated(self.format.alone(b"t", NULL, NULL, source, 0, number, ts_ms))
+        number = self._truncation_points.raised(self.schema.table_id.name, number)
+        return self.truncated(self.format.alone(b"t", NULL, NULL, source, 0, number, ts_ms), number)
 
 
 def _key_function(names: tuple[str, ...]) -> Callable[[Row], bytes]:
@@ -132,8 +138,9 @@ class Recorder:
     """Builds all records of one topology that are not changes, and creates the writers of tables.
 
     Calls `ensure_topic` before the first record of a change topic. `unrepresentable` is the source's setting. `refused`
-    tracks rows and values that could not be published unchanged, `phases` the exact phases of tables. `published` is
-    the last schema of each table that has a topic, also of those that are left out by now.
+    tracks rows and values that could not be published unchanged, `phases` the exact phases of tables, and
+    `truncation_points` the numbers of their markers. `published` is the last schema of each table that has a topic,
+    also of those that are left out by now.
     """
 
     def __init__(
@@ -144,7 +151,7 @@ class Recorder:
         unrepresentable: Unrepresentable = "null",
         phases: ExactPhases | None = None,
     ) -> None:
-        self.phases = phases or ExactPhases()
+        self.phases, self.truncation_points = phases or ExactPhases(), TruncationPoints()
         self.topology, self.connector, self._ensure_topic = topology, connector, ensure_topic
         self.dead_letters = naming.dead_letter_topic(topology)
         self.quarantine = naming.quarantine_topic(topology)
@@ -157,6 +164,7 @@ class Recorder:
         writer = TableWriter(
             self.topology, schema, self.connector, shape,
             unrepresentable=self.unrepresentable, refused=self.refused, phases=self.phases,
+            truncation_points=self.truncation_points,
         )  # fmt: skip
         self._ensure_topic(writer.topic)
         return writer

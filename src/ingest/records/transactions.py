@@ -163,7 +163,7 @@ class Transactions(Numbering):
         assert self._open is not None, "a statement outside a transaction"
         source = self._source(writer, self._open.file, self._open.pos)
         place = source, self._row, self._sequence, now_ms, self._id, self._total, order
-        return [writer.truncated(writer.format.change(b"t", NULL, NULL, *place))]
+        return [writer.truncated(writer.format.change(b"t", NULL, NULL, *place), self._sequence)]
 
     def _changed(self, change: TablesChanged) -> list[Record]:
         self._phases.end_each({*change.tables, *(change.refused or ()), *(s.table_id for s in change.schemas)})

@@ -21,11 +21,11 @@ from ingest.events.log_events import (
     TableInvalidated,
 )
 from ingest.events.tables import Tables
-from ingest.records.altered import AlteringTransactions
 from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.images import represented
 from ingest.records.records import Recorder
 from ingest.records.snapshots import Snapshots
+from ingest.repair.altered import AlteringTransactions
 from ingest.repair.repairs import OpenRepairs
 
 # Statements that may create, change or drop a foreign key.

@@ -31,9 +31,9 @@ from ingest.postgres.column_types import PgType, PgTypes
 from ingest.postgres.messages import EPOCH_US, lsn_of, lsn_text, record_end
 from ingest.postgres.pgoutput import PgEvents
 from ingest.postgres.visible import visible_of
-from ingest.records.altered import AlteringTransactions
 from ingest.records.capture_interfaces import Checkpoint, Record
 from ingest.records.records import Recorder
+from ingest.repair.altered import AlteringTransactions
 
 TYPES = PgTypes(lambda: [PgType(oid=20, name="int8"), PgType(oid=25, name="text")])
 START = Checkpoint(position=Position(file="1/1", pos=100, gtid_set="", sequence=0), snapshot="done", ts_ms=0)
