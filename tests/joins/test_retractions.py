@@ -156,7 +156,7 @@ def test_a_topic_of_others_needs_a_change_detector(seed: int, monkeypatch: pytes
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_that_capture_reads_again_need_no_change_detector(kind: str, seed: int) -> None:
     """The rows of a snapshot are not partial, and some moved without a record. A marker removes them from their old
-    keys, so the join goes on without change detectors, and has the right result after the marker."""
+    keys, so the join continues without change detectors, and has the right result after the marker."""
     case = moves(kind)
     again = ["snapshot", "shop.f", [{"id": 2}], [{"id": 1, "d": None, "v": 6}, {"id": 3, "d": 1, "v": 7}]]
     more = ["put", "shop.f", {"id": 3, "d": 2, "v": 8}]

@@ -53,6 +53,9 @@ class LineageDataset:
     influences: Sequence[FieldOrigin] = ()
 
 
+Sides = tuple[tuple[LineageDataset, ...], tuple[LineageDataset, ...]]  # the inputs and outputs of a job
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageJob:
     """A job: `namespace` and `name` identify it."""

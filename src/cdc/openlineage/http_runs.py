@@ -25,7 +25,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter
 
 from cdc.model.errors import UsageError
 from cdc.model.extras import extras_named
-from cdc.openlineage.datasets import JobKind, LineageDataset, LineageJob, job_of
+from cdc.openlineage.datasets import JobKind, LineageDataset, LineageJob, Sides, job_of
 from cdc.openlineage.events import RunMoment, RunStep, event_of, producer_of, reason_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _SETTINGS = "docs/observability.md lists the settings"
 _LOGIN = re.compile(r"//[^/\s]*@")
 
 log = structlog.get_logger()
-Sides = tuple[tuple[LineageDataset, ...], tuple[LineageDataset, ...]]
 Describe = Callable[[], tuple[Sequence[LineageDataset], Sequence[LineageDataset]]]
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from cdc.model.naming import hbase_table
-from cdc.openlineage.datasets import DatasetField, FieldOrigin, LineageDataset, unchanged
+from cdc.openlineage.datasets import DatasetField, FieldOrigin, LineageDataset, Sides, unchanged
 from cdc.openlineage.names import hbase_name, index_name
 from cdc.stored.foreign import ForeignTable
 from cdc.stored.layout import Layout
 from cdc.topology.topology import Index, Topology
-
-Sides = tuple[tuple[LineageDataset, ...], tuple[LineageDataset, ...]]
 
 
 def indexed_datasets(topology: Topology, index: Index, layout: Layout | None) -> Sides:

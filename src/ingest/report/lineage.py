@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from cdc.model.patterns import merged_named, merged_of
 from cdc.model.schema import TableId, TableSchema
-from cdc.openlineage.datasets import DatasetField, LineageDataset, merged_datasets, unchanged
+from cdc.openlineage.datasets import DatasetField, LineageDataset, Sides, merged_datasets, unchanged
 from cdc.openlineage.names import change_topic_name, source_name
 from cdc.topology.copies import declared_tables
 from cdc.topology.topology import Source, Topology
-
-Sides = tuple[tuple[LineageDataset, ...], tuple[LineageDataset, ...]]
 
 
 def datasets_of(topology: Topology, source: Source, schemas: Mapping[TableId, TableSchema]) -> Sides:

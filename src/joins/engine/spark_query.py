@@ -231,7 +231,7 @@ class BatchSink:
         name, number = found[1], int(found[2])
         self.exact_from = {**self.exact_from, name: number + 1}
         self.void = True
-        # phases are counted from 1; 0: a record cannot be read, or is of a snapshot that no marker ends
+        # phases are counted from 1; 0: a record does not say where its row was, or cannot be read
         happened = "an exact phase has ended" if number else "a row may have moved without a record"
         log.warning(happened, table=self.layout.table, topic=name, remedy="starts over")
         raise Retriable(f"{happened}: {name}", "the run starts over by itself") from error

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cdc.model.schema import TableId, TableSchema
-from cdc.openlineage.datasets import DatasetField, DatasetName, Dependence, FieldOrigin, LineageDataset, merged_datasets
+from cdc.openlineage.datasets import (
+    DatasetField,
+    DatasetName,
+    Dependence,
+    FieldOrigin,
+    LineageDataset,
+    Sides,
+    merged_datasets,
+)
 from cdc.openlineage.names import change_topic_name, table_name
 from cdc.topology.topology import Table, Topology
 from joins.inspection.origins import Input, deciders, lineages
 from joins.query.nodes import Derived
 from joins.query.plan import Plan
 from joins.select.parser import tables_of
-
-Sides = tuple[tuple[LineageDataset, ...], tuple[LineageDataset, ...]]
 
 
 def declared_datasets(topology: Topology, table: Table) -> Sides:
