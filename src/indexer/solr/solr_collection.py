@@ -32,7 +32,7 @@ _BACKLOG_COMMIT_SECONDS = 1.0
 _ADD_ATTEMPTS = 10
 _FIELD_EXISTS = "already exists"
 # Barriers become visible so many times sooner than rows; not more, because each commit drops Solr's caches.
-_BARRIERS_SOONER = 4
+_BARRIERS_SOONER = 10
 
 log = structlog.get_logger()
 
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 class SolrCollection:
     """Posts documents to one collection. Threads may share it.
 
-    `commitWithin` (seconds) bounds the time until queries see a document. For barriers it is a quarter of that.
+    `commitWithin` (seconds) bounds the time until queries see a document. For barriers it is a tenth of that.
     Documents that `post` has accepted are in Solr's transaction log. Solr ignores a document whose version is not
     greater than the stored one, without an error. So repeats and stale writes are harmless."""
 

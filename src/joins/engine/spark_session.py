@@ -76,13 +76,23 @@ TOGETHER = {
 }
 
 
-# Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes a
-# batch (readlink for each rename, chmod for each file and its checksums), a quarter of a small batch's time. This
-# setting forks one chmod per file, and with the kernel's `LocalFiles` none.
-_LOCAL_CHECKPOINT = {
+# Settings for a session whose JVM is the only process of Spark.
+_LOCAL = {
+    # Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes
+    # a batch (readlink for each rename, chmod for each file and its checksums), a quarter of a small batch's time. This
+    # setting forks one chmod per file, and with the kernel's `LocalFiles` none.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # A small batch spends a tenth of its CPU time on creating files, because ext4 searches for an inode that was not
+    # deleted lately. So a shuffle has no temporary file per partition, and no file of checksums: its only reader is
+    # this process.
+    "spark.shuffle.sort.bypassMergeThreshold": "0",
+    "spark.shuffle.checksum.enabled": "false",
+    # what a stage needs does not leave this process
+    "spark.broadcast.compress": "false",
+    # the text of each plan, for web pages that are switched off
+    "spark.sql.ui.explainMode": "simple",
 }
 
 
@@ -123,8 +133,8 @@ def open_session(
         master = _MASTER
     builder = builder.master(master)
     local = is_local(master)
-    for key, value in _LOCAL_CHECKPOINT.items() if local else ():
-        builder = builder.config(key, value)
+    for key, value in _LOCAL.items() if local else ():
+        builder = builder.config(key, given.get(key, value))
     if submitted:
         with ctrl_c_kept():
             session = builder.getOrCreate()

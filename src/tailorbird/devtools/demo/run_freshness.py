@@ -21,7 +21,7 @@ class FreshnessMeter:
     It queries every `poll` seconds, so a sample may be too long by that much. With a much shorter interval, a small
     machine would spend its time on queries instead of indexing."""
 
-    def __init__(self, look: LookUp, *, poll: float = 0.2) -> None:
+    def __init__(self, look: LookUp, *, poll: float = 0.1) -> None:
         self._look, self._poll = look, poll
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[int, float]] = {}
