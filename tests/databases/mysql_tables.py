@@ -32,10 +32,10 @@ class MySqlTables:
         return f"{self.prefix}{odd}{self._names}"
 
     def column_name(self, taken: list[str]) -> str:
-        """Return a column name that differs from the others also when case is ignored."""
+        """Return a column name that differs from the others also when case is ignored, perhaps that of a dropped one."""
         lowered = {one.lower() for one in taken}
         while True:
-            name = self.random.choice(NAMES) if self.random.random() < 0.15 else f"c{self.random.randrange(1000)}"
+            name = self.random.choice(NAMES) if self.random.random() < 0.15 else f"c{self.random.randrange(30)}"
             if name.lower() not in lowered:
                 return name
 

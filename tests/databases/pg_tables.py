@@ -35,9 +35,9 @@ class PgTables:
         return f"{self.prefix}{self.random.choice(NAMES) if odd else stem}{self._names}"
 
     def column_name(self, taken: list[str]) -> str:
-        """Return a column name that differs from the others."""
+        """Return a column name that differs from the others, perhaps that of a dropped one."""
         while True:
-            name = self.random.choice(NAMES) if self.random.random() < 0.15 else f"c{self.random.randrange(1000)}"
+            name = self.random.choice(NAMES) if self.random.random() < 0.15 else f"c{self.random.randrange(30)}"
             if name.lower() not in {one.lower() for one in taken}:
                 return name
 

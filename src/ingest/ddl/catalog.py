@@ -111,6 +111,8 @@ class TableDefinition:
     `identity` is a number, if the server has one, that a table created later under the same name does not share.
     `engine` is empty if unknown. `sequence`: it is a sequence of MariaDB. `versioned` are the two period columns of a
     table whose row history MariaDB keeps; those that are missing in `columns` are hidden columns.
+
+    `former` are the names of columns that were dropped, folded: older rows of the log may contain values under them.
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -121,6 +123,7 @@ class TableDefinition:
     engine: str = ""
     sequence: bool = False
     versioned: tuple[str, str] | None = None
+    former: frozenset[str] = frozenset()
 
     def column(self, name: str) -> ColumnDefinition | None:
         """Return the column of that name in any case, or None."""
@@ -160,6 +163,7 @@ class TableDefinition:
             **({"engine": self.engine} if self.engine else {}),
             **({"sequence": True} if self.sequence else {}),
             **({"versioned": list(self.versioned)} if self.versioned else {}),
+            **({"former": sorted(self.former)} if self.former else {}),
         }
 
 
@@ -174,7 +178,17 @@ def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
         engine=value.get("engine", ""),
         sequence=value.get("sequence", False),
         versioned=tuple(value["versioned"]) if value.get("versioned") else None,
+        former=frozenset(value.get("former", ())),
     )
+
+
+def remembering(before: TableDefinition | None, table: TableDefinition) -> TableDefinition:
+    """Return the table with the names of the columns that it had `before`; None: it is new."""
+    if before is None or before.identity != table.identity:
+        return table
+    names = {fold_identifier(column.name) for column in table.columns}
+    former = before.former | {name for column in before.columns if (name := fold_identifier(column.name)) not in names}
+    return table if former == table.former else replace(table, former=former)
 
 
 def with_keys_applied(table: TableDefinition) -> TableDefinition:
@@ -222,7 +236,8 @@ class Catalog:
         object.__setattr__(self, "unknown", persistent(self.unknown))
 
     def with_table(self, name: TableName, table: TableDefinition) -> Catalog:
-        """Return a copy with this table, whose columns are known."""
+        """Return a copy with this table, whose columns are known. It remembers the columns that it had before."""
+        table = remembering(self.tables.get(name), table)
         return replace(self, tables=persistent(self.tables).put(name, table), unknown=_without(self.unknown, name))
 
     def without_table(self, name: TableName) -> Catalog:

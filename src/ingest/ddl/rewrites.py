@@ -57,7 +57,7 @@ def rewritten(
         origin = origins.get(name)
         if origin is None:
             # an older row may contain the value of another column under this name
-            if not column.initial_known or name in kept:
+            if not column.initial_known or name in kept or name in before.former:
                 yield column.name
             continue
         old = kept[origin]

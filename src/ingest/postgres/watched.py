@@ -7,11 +7,13 @@ checkpoint, as digests. So changes during a downtime are found, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
+
+from cdc.model.identifiers import fold_identifier
 
 # Pairs of types between which a column changes without a rewrite and without another value: text and varchar; timestamp
 # and timestamptz in a session with time zone UTC.
@@ -64,10 +66,25 @@ class TableLook:
         return found
 
 
-def changed(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int], bool]) -> str:
+def remembering(before: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a check together with the names of columns that were dropped since the table was read."""
+    names = {name for name, _, _ in state["c"].values()}
+    gone = {*before.get("d", ()), *(name for name, _, _ in before["c"].values())} - names
+    return {**state, "d": sorted(gone)} if gone else state
+
+
+def read_again(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a table whose rows are all read again: no row of the log has a value of a dropped column."""
+    return {key: value for key, value in state.items() if key != "d"}
+
+
+def changed(
+    before: Mapping[str, Any], now: TableLook, came_full: Callable[[int], bool], former: Collection[str] = ()
+) -> str:
     """Return why a table must be re-read since the check `before`; empty if its rows read the same.
 
-    `came_full(oid)` returns whether a new partition had rows that the log does not contain.
+    `came_full(oid)` returns whether a new partition had rows that the log does not contain. `former` are the names of
+    dropped columns that the log has shown, in lower case.
     """
     oid, published, _ = before["t"]
     after = now.state()
@@ -75,16 +92,16 @@ def changed(before: Mapping[str, Any], now: TableLook, came_full: Callable[[int]
         return "another table has its name"
     if published != now.published:
         return "it was not published for a time"
-    return _columns(before, now) or _members(before, now, came_full) or _types(before, after)
+    return _columns(before, now, former) or _members(before, now, came_full) or _types(before, after)
 
 
-def _columns(before: Mapping[str, Any], now: TableLook) -> str:
+def _columns(before: Mapping[str, Any], now: TableLook, former: Collection[str]) -> str:
     known: Mapping[str, Any] = before["c"]
-    names = {name for name, _, _ in known.values()}
+    names = {*(name for name, _, _ in known.values()), *before.get("d", ())}
     rewritten = before["t"][2] != now.file  # VACUUM FULL, CLUSTER and TRUNCATE change the file, too, but no column
     for number, one in now.columns.items():
         if str(number) not in known:
-            if _digest(one.name) in names:
+            if _digest(one.name) in names or fold_identifier(one.name) in former:
                 return f"column {one.name} was dropped and created again, or renamed"
             if one.filled and (rewritten or not now.file):
                 return f"column {one.name} was added, and older rows have values in it"

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 @dataclass(frozen=True)
 class Case:
-    """A table `t` whose column `v` has values, and the statement that rewrites them. `session` runs before it."""
+    """A table `t` whose column `v` has values, and what rewrites them: the statement's actions, or those of several
+    statements, separated by "; ". `session` runs before it."""
 
     made: str
     values: tuple[str, ...]
@@ -92,6 +93,10 @@ CASES = {
     "null to not null, strict": modify("INT", "INT NOT NULL", "4", "5"),
     "dropped and added": Case("INT", ("1", "2"), "DROP v, ADD v INT DEFAULT 7"),
     "dropped and added without default": Case("INT", ("1", "2"), "DROP v, ADD v INT"),
+    "dropped, later added": Case("INT", ("1", "2"), "DROP v; ADD v INT DEFAULT 7"),
+    "dropped, later added in another case": Case("INT", ("1", "2"), "DROP v; ADD w INT DEFAULT 1; ADD V INT"),
+    "dropped and added twice": Case("INT", ("1",), "DROP v; ADD v INT DEFAULT 7; DROP v, ADD w INT; ADD v INT"),
+    "dropped, later another takes its name": Case("INT, w INT DEFAULT 9", ("1", "2"), "DROP v; CHANGE w v INT"),
     "names swapped": Case(
         "INT, w INT DEFAULT 9", ("1", "2"), "CHANGE v w INT, CHANGE w v INT"
     ),
@@ -137,7 +142,8 @@ def check(server: Server, cases: dict[str, Case], database: str = "rewrites") ->
                 for statement in case.session:
                     cursor.execute(statement)
                 ignore = "IGNORE " if "ignored" in [*cases][number] else ""
-                cursor.execute(f"ALTER {ignore}TABLE t{number} {case.alter}")
+                for alter in case.alter.split("; "):
+                    cursor.execute(f"ALTER {ignore}TABLE t{number} {alter}")
             capture.caught_up(server)
             reported = {name: capture.read(capture.table(f"t{number}")) for number, name in enumerate(cases)}
             folded = capture
@@ -156,6 +162,7 @@ def check(server: Server, cases: dict[str, Case], database: str = "rewrites") ->
 QUICK = (
     "timestamp to datetime", "enum to int", "zerofill to text", "decimal rounded", "text to int", "bit to int",
     "int wider", "set reordered", "json to text", "null to not null", "dropped and added", "names swapped", "renamed",
+    "dropped, later added", "dropped and added twice",
     "added now()", "added generated", "generated over a changed column", "converted", "decimal wider",
     "latin1 to utf8mb4", "enum extended",
 )  # fmt: skip

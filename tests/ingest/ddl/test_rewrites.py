@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from ingest.ddl.catalog import Catalog
+from ingest.ddl.catalog import Catalog, table_from_json
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.statements import apply
 
@@ -16,9 +18,14 @@ def rewritten(made: str, alter: str, dialect: Dialect = MYSQL, verb: str = "ALTE
     """Return the columns of `t` that a statement rewrites."""
     catalog = Catalog(databases={"d": "utf8mb4"})
     catalog = apply(catalog, f"CREATE TABLE t ({made})", database="d", dialect=dialect).catalog
-    applied = apply(catalog, f"{verb} t {alter}", database="d", dialect=dialect)
+    return rewritten_by(catalog, f"{verb} t {alter}", dialect)[1]
+
+
+def rewritten_by(catalog: Catalog, sql: str, dialect: Dialect = MYSQL) -> tuple[Catalog, tuple[str, ...]]:
+    """Return the catalog after a statement, and the columns of `t` that it rewrites."""
+    applied = apply(catalog, sql, database="d", dialect=dialect)
     assert applied.error is None, applied.error
-    return applied.rewritten.get(("d", "t"), ())
+    return applied.catalog, applied.rewritten.get(("d", "t"), ())
 
 
 @pytest.mark.parametrize(
@@ -76,3 +83,27 @@ def test_alter_ignore_may_remove_rows() -> None:
     made = "id INT PRIMARY KEY, v INT"
     assert rewritten(made, "ADD UNIQUE (v)", MARIA, "ALTER IGNORE TABLE") == ("*",)
     assert rewritten(made, "ADD UNIQUE (v)", MARIA) == ()
+
+
+@pytest.mark.parametrize(
+    ("statements", "columns"),
+    [
+        (["ALTER TABLE t DROP v", "ALTER TABLE t ADD v INT DEFAULT 7"], ("v",)),
+        (["ALTER TABLE t DROP v", "ALTER TABLE t ADD w INT", "ALTER TABLE t ADD V VARCHAR(9)"], ("V",)),
+        (["ALTER TABLE t DROP v", "ALTER TABLE t RENAME s", "RENAME TABLE s TO t", "ALTER TABLE t ADD v INT"], ("v",)),
+        (["ALTER TABLE t DROP v, RENAME s", "RENAME TABLE s TO t", "ALTER TABLE t ADD v INT"], ("v",)),
+        (["ALTER TABLE t DROP v", "ALTER TABLE t ADD w INT DEFAULT 7"], ()),
+        (["ALTER TABLE t DROP v", "DROP TABLE t", "CREATE TABLE t (id INT)", "ALTER TABLE t ADD v INT"], ()),
+    ],
+)  # fmt: skip
+def test_a_dropped_column_is_remembered(statements: list[str], columns: tuple[str, ...]) -> None:
+    """A column that is added under the name of one that was dropped any time before: older rows of the log have its
+    values. A capture may restart in between."""
+    catalog = apply(
+        Catalog(databases={"d": "utf8mb4"}), "CREATE TABLE t (id INT PRIMARY KEY, v INT)", database="d", dialect=MYSQL
+    ).catalog
+    found: tuple[str, ...] = ()
+    for statement in statements:
+        tables = {name: table_from_json(table.to_json()) for name, table in catalog.tables.items()}
+        catalog, found = rewritten_by(replace(catalog, tables=tables), statement)
+    assert found == columns

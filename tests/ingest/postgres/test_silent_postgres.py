@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -163,9 +164,8 @@ def test_a_table_that_is_rewritten_in_the_middle_of_a_check_is_read_again(
     captured.stop()
 
 
-def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """VACUUM FULL, CLUSTER, statistics, indexes, constants as defaults, new partitions, grants: only the files
-    change, or only the catalog. If both change between two checks, the table is read again without need."""
+def counting(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Count the checks; return a function that waits for one that begins from now on."""
     look, looks = PgWatch._look, list[float]()
 
     def counted(self: PgWatch) -> None:
@@ -173,11 +173,49 @@ def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture, monk
         looks.append(time.monotonic())
 
     def checked() -> None:
-        """Wait for a check that begins from now on."""
         before = len(looks)
         wait_for(lambda: len(looks) >= before + 2, "no check ran", seconds=60)
 
     monkeypatch.setattr(PgWatch, "_look", counted)
+    return checked
+
+
+def test_a_column_that_is_added_under_the_name_of_a_dropped_one(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older rows of the log have the values of the dropped column. A check saw that it was dropped (t), or only the
+    log has shown that it existed (u), or the next check follows a restart (w)."""
+    checked = counting(monkeypatch)
+    captured = capture("[t, u, w]")
+    for table in "tuw":
+        each(captured, table, PLAIN)
+    captured.start()
+    captured.caught_up()
+    checked()
+    captured.stop()
+    captured.sql("ALTER TABLE u ADD COLUMN n INT", "UPDATE u SET n = 5", "ALTER TABLE u DROP COLUMN n")
+    captured.start()
+    captured.caught_up()
+    captured.sql("ALTER TABLE t DROP COLUMN v", "ALTER TABLE w DROP COLUMN v")
+    checked()
+    captured.stop()
+    captured.sql("ALTER TABLE w ADD COLUMN v INT DEFAULT 3")
+    captured.start()
+    captured.caught_up()
+    captured.sql("ALTER TABLE t ADD COLUMN v INT", "ALTER TABLE u ADD COLUMN n INT DEFAULT 4")
+    equal(captured, "t", "u", "w")
+    read = [len(reads(captured, table)) for table in "tuw"]
+    captured.sql("ALTER TABLE t ADD COLUMN other INT", "ALTER TABLE u ALTER v SET STATISTICS 10", "UPDATE w SET v = 1")
+    checked()
+    captured.caught_up()
+    captured.stop()
+    assert [len(reads(captured, table)) for table in "tuw"] == read == [4, 4, 4]
+
+
+def test_a_rewrite_that_changes_no_value_causes_no_reread(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """VACUUM FULL, CLUSTER, statistics, indexes, constants as defaults, new partitions, grants: only the files
+    change, or only the catalog. If both change between two checks, the table is read again without need."""
+    checked = counting(monkeypatch)
     captured = capture("[t, p]")
     each(captured, "t", PLAIN)
     each(captured, "p", PARTS)
