@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from benchmarks.disasters.world import World
 from benchmarks.soak.samples import children, command_of
 from tailorbird.devtools.stack.settings import ServiceName
 
+_JOIN = " -m joins "
 _SERVERS: tuple[ServiceName, ...] = ("kafka", "hbase", "solr", "mysql-shop", "mysql-crm")
 
 
@@ -22,8 +23,9 @@ class Events:
         self.done: dict[str, int] = {}
         self.different: list[str] = []
 
-    def next(self) -> None:
-        """Run one random event, and wait for its end."""
+    def next(self, *, early: bool) -> None:
+        """Run one random event, and wait for its end. Only an `early` one may kill the join, whose caches fill for a
+        quarter of an hour after a start."""
         choices: list[tuple[float, str, Callable[[], None]]] = [
             (3.0, "a process is killed", self._kill_process),
             (1.0, "a server is killed", self._kill_server),
@@ -31,6 +33,8 @@ class Events:
             (1.5, "a snapshot", self._snapshot),
             (3.0, "a verification", self.verify),
         ]
+        if early:
+            choices.append((2.0, "the join is killed", self._kill_join))
         (event,) = self._random.choices(choices, [weight for weight, _, _ in choices])
         _, name, run = event
         self._world.said(name)
@@ -44,7 +48,16 @@ class Events:
                 self.different.append(str(one))
 
     def _kill_process(self) -> None:
-        pid = self._random.choice(children(self._world.pid))
+        self._kill([pid for pid in children(self._world.pid) if _JOIN not in command_of(pid)])
+
+    def _kill_join(self) -> None:
+        self._kill([pid for pid in children(self._world.pid) if _JOIN in command_of(pid)])
+
+    def _kill(self, processes: Sequence[int]) -> None:
+        if not processes:
+            self._world.said("  it is not there")
+            return
+        pid = self._random.choice(processes)
         self._world.said(f"  {command_of(pid)[-80:]}")
         os.kill(pid, signal.SIGKILL)
 
