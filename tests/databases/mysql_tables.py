@@ -32,7 +32,7 @@ class MySqlTables:
         return f"{self.prefix}{odd}{self._names}"
 
     def column_name(self, taken: list[str]) -> str:
-        """Return a column name that differs from the others also when case is ignored, perhaps that of a dropped one."""
+        """Return a column name, perhaps of a dropped column, that differs from the others also without case."""
         lowered = {one.lower() for one in taken}
         while True:
             name = self.random.choice(NAMES) if self.random.random() < 0.15 else f"c{self.random.randrange(30)}"
