@@ -32,6 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from hashlib import sha256
+from struct import error as StructError
 from struct import pack
 from typing import Any, Literal
 
@@ -168,9 +169,13 @@ class RowText:
     def __call__(self, row: Mapping[str, Canonical]) -> str:
         """Return the row's text. Raises ValueError for a value that its column cannot have."""
         found = []
-        for name, part in self._parts:
-            value = row[name] if name in row else self._missing[name]
-            found.append("" if value is None else part(value))
+        name = ""
+        try:
+            for name, part in self._parts:
+                value = row[name] if name in row else self._missing[name]
+                found.append("" if value is None else part(value))
+        except (AttributeError, TypeError, StructError) as error:  # such as a value of a former column of this name
+            raise ValueError(f"the value of {name} does not have the column's type") from error
         return ",".join(found)
 
     def hash(self, row: Mapping[str, Canonical]) -> int:
