@@ -261,7 +261,7 @@ def test_a_long_history_is_restated_and_read_from_there() -> None:
     log_events: list[LogEvent | float | Exception] = []
     for n in range(SLACK + 200):
         begin, end = transaction(n + 1)
-        altered = StatementLogged("d", f"ALTER TABLE t {'DROP COLUMN c' if n % 2 else 'ADD c INT'}", 1, 0)
+        altered = StatementLogged("d", f"ALTER TABLE t {f'DROP COLUMN c{n - 1}' if n % 2 else f'ADD c{n} INT'}", 1, 0)
         log_events += [begin, altered, end]
     run(Script(reported=[*log_events, CaughtUp()]), broker)
     log = MemoryLog(broker, schemas_topic("top"), history_topic("top"))
