@@ -26,7 +26,7 @@ from benchmarks.decode.proc_peers import machine
 from benchmarks.disasters.world import World
 from benchmarks.ending import end
 from benchmarks.index.chart import charts
-from benchmarks.page import bullets, page, write_page
+from benchmarks.page import bullets, page, paragraph, write_page
 from benchmarks.soak.events import Events
 from benchmarks.soak.samples import (
     Samples,
@@ -170,7 +170,7 @@ def _write(options: argparse.Namespace, samples: Samples, grown: dict[str, float
     differences = f"differences found by verifications: {len(events.different)}"
     facts = [machine(), f"{datetime.now(UTC):%Y-%m-%d}", f"{made:,} changes", counted, differences]
     text = page(
-        "# An hour of kills, schema changes and snapshots", _ABOUT,
+        "# An hour of kills, schema changes and snapshots", paragraph(_ABOUT),
         f"Written by `make soak ARGS=\"--minutes {options.minutes:g}\"`:", bullets(facts), "\n".join(lines),
         "![the quantities over time](soak.svg)",
     )  # fmt: skip
