@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -25,21 +25,10 @@ from random import Random
 from benchmarks.decode.proc_peers import machine
 from benchmarks.disasters.world import World
 from benchmarks.ending import end
-from benchmarks.index.chart import charts
+from benchmarks.index.chart import charts, growth, lower_quartile, mean, part
 from benchmarks.page import bullets, page, paragraph, write_page
 from benchmarks.soak.events import Events
-from benchmarks.soak.samples import (
-    Samples,
-    children,
-    command_of,
-    disk,
-    growth,
-    heap_after_collection,
-    held_by,
-    last,
-    level,
-    topics,
-)
+from benchmarks.soak.samples import Samples, children, command_of, disk, heap_after_collection, held_by, topics
 from benchmarks.soak.servers import HBASE_MINUTES, forget_deletes_soon, hurried_topology, hurry
 from cdc.model.errors import TailorbirdError
 
@@ -50,6 +39,7 @@ _WITH_HEAP = "join: MiB"
 _COLLECT = 180.0
 _GROWTH = 0.10
 _EARLY = 0.25  # of the run
+_PARTS = 4  # the last two are compared
 _EVERY = 5.0
 _ABOUT = (
     "This page shows whether memory, file handles, threads, disks or topics grow while the demo's pipeline runs, and "
@@ -113,7 +103,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     world.complete()
     events.verify()
     grown = {
-        name: growth(values, low=name.startswith(_DISK))
+        name: growth(values, parts=_PARTS, level=_level_of(name))
         for name, values in samples.series.items()
         if name != _WITH_HEAP
     }
@@ -122,6 +112,11 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     for line in bad:
         print(line, file=sys.stderr)
     return 1 if bad else 0
+
+
+def _level_of(name: str) -> Callable[[Sequence[float]], float]:
+    """Return how to summarize a quantity. A disk is full and emptied in turns: what counts is what stays on it."""
+    return lower_quartile if name.startswith(_DISK) else mean
 
 
 class Heaps:
@@ -164,7 +159,7 @@ def _write(options: argparse.Namespace, samples: Samples, grown: dict[str, float
     (options.output / "soak.svg").write_text(charts(title, samples.minutes, samples.series))
     lines = ["| quantity | mean of the last quarter | growth since the third quarter |", "|---|--:|--:|"]
     for name, values in samples.series.items():
-        value = level(last(values), low=name.startswith(_DISK))
+        value = _level_of(name)(part(values, _PARTS - 1, _PARTS))
         lines.append(f"| {name} | {value:,.0f} | {f'{grown[name]:+.1%}' if name in grown else '–'} |")
     counted = ", ".join(f"{name}: {count}" for name, count in sorted(events.done.items()))
     differences = f"differences found by verifications: {len(events.different)}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.soak.samples import Heap, Samples, growth, heap, last, level
+from benchmarks.index.chart import growth, lower_quartile, mean, part
+from benchmarks.soak.samples import Heap, Samples, heap
 
 PRINTED = """4242:
  def new generation   total 78656K, used 20480K [0x00000000c0000000, 0x00000000c5550000, 0x00000000d5550000)
@@ -30,18 +31,18 @@ def test_a_heap_is_the_sum_of_its_generations() -> None:
         heap("4242:\n garbage-first heap total 1K\n")
 
 
-def test_growth_compares_the_last_two_quarters() -> None:
-    """What happens in the first half, such as the start of a process, does not count."""
+def test_growth_compares_the_last_two_parts() -> None:
+    """What happens before, such as the start of a process, does not count."""
     steady, leaking = [1.0, 2.0] * 4 + [100.0] * 8, [1.0] * 8 + [100.0] * 4 + [112.0] * 4
-    assert growth(steady, low=False) == 0
-    assert growth(leaking, low=False) == pytest.approx(0.12)
-    assert last(leaking) == [112.0] * 4
+    assert growth(steady, parts=4) == 0
+    assert growth(leaking, parts=4) == pytest.approx(0.12)
+    assert growth([1.0] * 5 + [10.0] * 5 + [11.0] * 5) == pytest.approx(0.1)
+    assert part(leaking, 3, 4) == [112.0] * 4
 
 
 def test_a_disk_is_measured_between_two_compactions() -> None:
     """A higher peak is no growth; a higher level after each compaction is."""
-    saw = [0.0] * 8 + [30.0, 40.0, 50.0, 60.0, 30.0, 45.0, 70.0, 90.0]
-    assert level(last(saw), low=True) == 45.0
-    assert growth([0.0] * 8 + [30.0, 30.0, 50.0, 60.0, 30.0, 30.0, 70.0, 90.0], low=True) == 0
-    assert growth([0.0] * 8 + [30.0, 30.0, 50.0, 60.0, 36.0, 36.0, 70.0, 90.0], low=True) == pytest.approx(0.2)
-    assert level([], low=True) == level([], low=False) == 0
+    peaks, levels = [30.0, 30.0, 50.0, 60.0, 30.0, 30.0, 70.0, 90.0], [30.0, 30.0, 50.0, 60.0, 36.0, 36.0, 70.0, 90.0]
+    assert growth([0.0] * 8 + peaks, parts=4, level=lower_quartile) == 0
+    assert growth([0.0] * 8 + levels, parts=4, level=lower_quartile) == pytest.approx(0.2)
+    assert lower_quartile([]) == mean([]) == 0

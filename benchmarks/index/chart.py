@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 WIDTH, PANEL, LEFT, GAP = 900, 130, 90, 34
 
@@ -39,10 +39,22 @@ def _panel(name: str, minutes: Sequence[float], values: Sequence[float], *, top:
     ]
 
 
-def growth(values: Sequence[float]) -> float:
-    """Return the growth from the mean of the middle third to that of the last third: 0.1 is 10 %."""
-    third = len(values) // 3
-    middle, last = values[third : 2 * third], values[2 * third :]
-    before = sum(middle) / max(1, len(middle))
-    after = sum(last) / max(1, len(last))
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of the values; 0 without values."""
+    return sum(values) / max(1, len(values))
+
+
+def lower_quartile(values: Sequence[float]) -> float:
+    """Return the value below which a quarter of the values are; 0 without values."""
+    return sorted(values)[len(values) // 4] if values else 0.0
+
+
+def part(values: Sequence[float], number: int, parts: int) -> Sequence[float]:
+    """Return one of `parts` equal parts of the values; `number` counts from 0."""
+    return values[number * len(values) // parts : (number + 1) * len(values) // parts]
+
+
+def growth(values: Sequence[float], *, parts: int = 3, level: Callable[[Sequence[float]], float] = mean) -> float:
+    """Return the growth of a level from the last but one of `parts` equal parts to the last one: 0.1 is 10 %."""
+    before, after = (level(part(values, number, parts)) for number in (parts - 2, parts - 1))
     return (after - before) / before if before else after

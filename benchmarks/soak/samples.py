@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,26 +44,6 @@ class Samples:
         for name, known in self.series.items():
             known.append(values.get(name, known[-1] if known else 0.0))
         self.minutes.append(minute)
-
-
-def growth(values: Sequence[float], *, low: bool) -> float:
-    """Return the growth from the third to the last quarter of the values: 0.1 is 10 %.
-
-    Compares means, or with `low` the lower quartiles: what a disk contains between two compactions."""
-    before, after = level(values[len(values) // 2 : 3 * len(values) // 4], low=low), level(last(values), low=low)
-    return (after - before) / before if before else after
-
-
-def last(values: Sequence[float]) -> Sequence[float]:
-    """Return the last quarter of the values."""
-    return values[3 * len(values) // 4 :]
-
-
-def level(values: Sequence[float], *, low: bool) -> float:
-    """Return the mean of the values, or with `low` their lower quartile; 0 without values."""
-    if not values:
-        return 0.0
-    return sorted(values)[len(values) // 4] if low else sum(values) / len(values)
 
 
 def held_by(pid: int) -> Held:

@@ -21,7 +21,7 @@ from ingest.capture.capture_parts import CaptureParts
 from ingest.capture.commits import Commits
 from ingest.capture.follower import Follower
 from ingest.capture.marks import REPLAYED, Marks, check_replay, reached_before, replayed
-from ingest.ddl.catalog import remembering
+from ingest.ddl.catalog import with_former
 from ingest.events.left_out import left_out_of
 from ingest.events.log_scan import LogStart
 from ingest.events.prepared import STATE as PREPARED
@@ -197,7 +197,7 @@ class Session(CaptureParts):
         known, shown = tables.catalog.tables, seen.catalog.tables
         differing = (
             name for name in changed_keys(known, shown)
-            if name in shown and known.get(name) != remembering(known.get(name), shown[name])
+            if name in shown and known.get(name) != with_former(known.get(name), shown[name])
         )  # fmt: skip
         names = sorted(name for name in differing if tables.captured(*name))
         gone = [

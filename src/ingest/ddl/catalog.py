@@ -182,7 +182,7 @@ def table_from_json(value: Mapping[str, Any]) -> TableDefinition:
     )
 
 
-def remembering(before: TableDefinition | None, table: TableDefinition) -> TableDefinition:
+def with_former(before: TableDefinition | None, table: TableDefinition) -> TableDefinition:
     """Return the table with the names of the columns that it had `before`; None: it is new."""
     if before is None or before.identity != table.identity:
         return table
@@ -237,7 +237,7 @@ class Catalog:
 
     def with_table(self, name: TableName, table: TableDefinition) -> Catalog:
         """Return a copy with this table, whose columns are known. It remembers the columns that it had before."""
-        table = remembering(self.tables.get(name), table)
+        table = with_former(self.tables.get(name), table)
         return replace(self, tables=persistent(self.tables).put(name, table), unknown=_without(self.unknown, name))
 
     def without_table(self, name: TableName) -> Catalog:

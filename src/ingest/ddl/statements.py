@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from cdc.model.identifiers import fold_identifier
 from cdc.persistent import changed_keys
 from ingest.ddl.alter import read_alter
-from ingest.ddl.catalog import Catalog, Key, TableDefinition, TableName, remembering, with_keys_applied
+from ingest.ddl.catalog import Catalog, Key, TableDefinition, TableName, with_former, with_keys_applied
 from ingest.ddl.create import read_create
 from ingest.ddl.cursor import Cursor
 from ingest.ddl.dialect import Dialect
@@ -270,7 +270,7 @@ class _Reader:
         if found.rename_to and found.rename_to != name:
             self.targets.append(found.rename_to)
         before = self._known(name)
-        table = remembering(before, found.applied(before, cursor.dialect))
+        table = with_former(before, found.applied(before, cursor.dialect))
         strict = cursor.dialect.strict and not self.ignoring
         columns = ("*",) if self.ignoring else tuple(rewritten(before, table, found.origins(before), strict=strict))
         if columns:

@@ -19,7 +19,7 @@ from cdc.model.schema import Column, TableId, TableSchema
 from cdc.persistent import changed_keys
 from ingest.binlog.format.columns import ColumnHint, LoggedColumn
 from ingest.binlog.reading.effects import TableEffect
-from ingest.ddl.catalog import Catalog, Key, TableName, remembering
+from ingest.ddl.catalog import Catalog, Key, TableName, with_former
 from ingest.ddl.dialect import Dialect
 from ingest.ddl.schema_history import Followed, adopted, begun, catalog_at, follow, reported
 from ingest.events.changed import TablesChanged
@@ -341,7 +341,7 @@ class Tables(KnownTables, SkippedTables):
         """Apply a server's definition of a table from a position on. A known definition changes nothing."""
         name = (event.table.database, event.table.table)
         known = self.catalog.tables.get(name)
-        if known == remembering(known, event.definition):
+        if known == with_former(known, event.definition):
             return TablesChanged()
         return self.adopt(self.catalog.with_table(name, event.definition), position)
 

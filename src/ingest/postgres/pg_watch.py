@@ -31,7 +31,7 @@ from ingest.postgres.messages import lsn_of
 from ingest.postgres.pg_connection import PgConnection, PgError, translated
 from ingest.postgres.pg_slot import Names
 from ingest.postgres.selects import in_schemas, literal
-from ingest.postgres.watched import ColumnLook, TableLook, changed, read_again, remembering
+from ingest.postgres.watched import ColumnLook, TableLook, changed, with_dropped
 
 OFTEN = 1.0  # minimum seconds between checks
 _SHARE = 20  # checks may take at most 1/20 of the time
@@ -139,7 +139,7 @@ class PgWatch:
             if one.seen is None or known is None or known.identity != str(one.seen["t"][0]):
                 name = f"source {self._source.name}: table {'.'.join(one.table)}"
                 raise Retriable(f"{name}: {one.why}; the session restarts", retry_after=0.1)
-            self._known = self._known.put(".".join(one.table), read_again(one.seen))
+            self._known = self._known.put(".".join(one.table), one.seen)
             table = TableId(source=self._source.name, database=one.table[0], table=one.table[1])
             found.append((table, int(one.seen["t"][0]), one.why))
         return found
@@ -245,9 +245,8 @@ class PgWatch:
             if known is None:
                 news[".".join(name)] = state
                 continue
-            state = remembering(known, state)
-            waiting = self._found.get(name)
-            if state == known and waiting is None:
+            full, waiting = with_dropped(known, state), self._found.get(name)
+            if full == known and waiting is None:
                 continue
             if waiting is not None:
                 if waiting.seen != state:
@@ -255,7 +254,7 @@ class PgWatch:
             elif why := changed(known, now, self._came_full, catalog[name].former):
                 self._found[name] = _Found(name, why, lsn, state)
             else:
-                news[".".join(name)] = state
+                news[".".join(name)] = full
         if news:
             self._known = self._known.updated(news)
         if former is None:

@@ -66,16 +66,10 @@ class TableLook:
         return found
 
 
-def remembering(before: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of a check together with the names of columns that were dropped since the table was read."""
-    names = {name for name, _, _ in state["c"].values()}
-    gone = {*before.get("d", ()), *(name for name, _, _ in before["c"].values())} - names
-    return {**state, "d": sorted(gone)} if gone else state
-
-
-def read_again(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a table whose rows are all read again: no row of the log has a value of a dropped column."""
-    return {key: value for key, value in state.items() if key != "d"}
+def with_dropped(before: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a check together with the dropped columns of the check `before`: older rows of the log may
+    contain values of them. PostgreSQL never uses the number of a column again."""
+    return {**state, "c": {**before["c"], **state["c"]}}
 
 
 def changed(
@@ -97,7 +91,7 @@ def changed(
 
 def _columns(before: Mapping[str, Any], now: TableLook, former: Collection[str]) -> str:
     known: Mapping[str, Any] = before["c"]
-    names = {*(name for name, _, _ in known.values()), *before.get("d", ())}
+    names = {name for name, _, _ in known.values()}
     rewritten = before["t"][2] != now.file  # VACUUM FULL, CLUSTER and TRUNCATE change the file, too, but no column
     for number, one in now.columns.items():
         if str(number) not in known:
