@@ -30,7 +30,7 @@ def _panel(name: str, minutes: Sequence[float], values: Sequence[float], *, top:
         for at, value in zip(minutes, values, strict=True)
     )
     return [
-        f'<text x="10" y="{top + 12}" font-size="12">{name}</text>',
+        f'<text x="10" y="{top - 6}" font-size="12">{name}</text>',
         f'<line x1="{LEFT}" y1="{top + PANEL}" x2="{LEFT + width}" y2="{top + PANEL}" stroke="#888"/>',
         f'<text x="{LEFT - 6}" y="{top + 26}" font-size="11" text-anchor="end">{high:,.4g}</text>',
         f'<text x="{LEFT - 6}" y="{top + PANEL}" font-size="11" text-anchor="end">0</text>',
