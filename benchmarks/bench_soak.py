@@ -7,12 +7,14 @@ Starts servers of its own, in a temporary folder. The databases keep the same nu
 memory, file handles and threads of the processes are sampled, and the disk and the topics of the servers. Kafka and
 HBase do within minutes what they do within hours by default (benchmarks/soak/servers.py). Writes
 docs/results/soak.svg and soak.md (`--output`). The exit code is 1 if a verification found a difference, or if one of
-the quantities grew by more than 10 % from the third to the last quarter of the run.
+the quantities grew by more than 10 % from the third to the last quarter of the run. Of a process, its longest run
+between two kills is compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 import tempfile
@@ -32,7 +34,7 @@ from benchmarks.soak.samples import Samples, children, command_of, disk, heap_af
 from benchmarks.soak.servers import HBASE_MINUTES, forget_deletes_soon, hurried_topology, hurry
 from cdc.model.errors import TailorbirdError
 
-_STAGES = {"ingest": "captures", "joins": "join", "indexer": "indexer"}
+_STAGES = {"ingest": "capture", "joins": "join", "indexer": "indexer"}
 _DISK = "disk of "
 _DISKS = {"Kafka": "data/kafka", "HBase": "data/hbase", "Solr": "data/solr", "checkpoints": "checkpoints"}
 _WITH_HEAP = "join: MiB"
@@ -45,8 +47,10 @@ _ABOUT = (
     "This page shows whether memory, file handles, threads, disks or topics grow while the demo's pipeline runs, and "
     "whether verifications find a difference. Meanwhile processes and servers are killed, columns are added and "
     f"removed, and tables are read again. No quantity may grow by more than {_GROWTH:.0%} from the third to the last "
-    "quarter of the time. The join is killed only in the first quarter, because its caches fill for a quarter of an "
-    "hour after a start. Of a disk, the page shows the lower quartile: what it contains between two compactions."
+    "quarter of the time. Of a process, that is the time of its longest run between two kills, because a process that "
+    "starts again begins with other memory. The join is killed only in the first quarter of the hour, because its "
+    "caches fill for a quarter of an hour after a start. Of a disk, the page shows the lower quartile: what it has "
+    "between two compactions."
 )
 
 
@@ -93,7 +97,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     with world.traffic(options.rate) as changes:
         due = began + options.every
         while (passed := time.monotonic() - began) < 60 * options.minutes:
-            samples.add(passed / 60, _sample(world, heaps))
+            samples.add(passed / 60, *_sample(world, heaps))
             changes()
             if time.monotonic() > due:
                 events.next(early=passed < _EARLY * 60 * options.minutes)
@@ -103,7 +107,7 @@ def _soak(world: World, options: argparse.Namespace) -> int:
     world.complete()
     events.verify()
     grown = {
-        name: growth(values, parts=_PARTS, level=_level_of(name))
+        name: growth(values[samples.compared(name)], parts=_PARTS, level=_level_of(name))
         for name, values in samples.series.items()
         if name != _WITH_HEAP
     }
@@ -137,30 +141,43 @@ class Heaps:
         return self._values
 
 
-def _sample(world: World, heaps: Heaps) -> dict[str, float]:
-    """Return the current value of every series. While a killed process is away, it has the value of what runs."""
+def _sample(world: World, heaps: Heaps) -> tuple[dict[str, float], dict[str, int]]:
+    """Return the current value of every series, and the process ids. A killed process is missing in both."""
     values: dict[str, float] = {}
+    pids: dict[str, int] = {}
     for pid in children(world.pid):
-        stage = next((name for word, name in _STAGES.items() if f" -m {word} " in command_of(pid)), None)
-        if stage is not None:
-            held = held_by(pid)
+        process = process_of(command_of(pid))
+        if process is not None:
+            held, pids[process] = held_by(pid), pid
             for what, value in (("MiB", held.memory), ("files", held.files), ("threads", held.threads)):
-                values[f"{stage}: {what}"] = values.get(f"{stage}: {what}", 0.0) + value
-            if stage == "join":
+                values[f"{process}: {what}"] = value
+            if process == "join":
                 values |= heaps.values(pid, held.memory)
     values |= {f"{_DISK}{name}, MiB": disk(world.home / where) for name, where in _DISKS.items()}
     values["topics"] = topics(world.stack.addresses()["kafka"])
-    return values
+    return values, pids
+
+
+def process_of(command: str) -> str | None:
+    """Return the name of a pipeline's process by its command line, such as `capture of shop`. None for others."""
+    stage = next((name for word, name in _STAGES.items() if f" -m {word} " in command), None)
+    source = re.search(r" --source (\S+)", command)
+    return f"{stage} of {source[1]}" if stage == "capture" and source else stage
 
 
 def _write(options: argparse.Namespace, samples: Samples, grown: dict[str, float], events: Events, made: int) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     title = f"{options.minutes:g} minutes with {sum(events.done.values())} events"
     (options.output / "soak.svg").write_text(charts(title, samples.minutes, samples.series))
-    lines = ["| quantity | mean of the last quarter | growth since the third quarter |", "|---|--:|--:|"]
+    lines = [
+        "| quantity | minutes | mean of their last quarter | growth since their third quarter |",
+        "|---|--:|--:|--:|",
+    ]
     for name, values in samples.series.items():
-        value = _level_of(name)(part(values, _PARTS - 1, _PARTS))
-        lines.append(f"| {name} | {value:,.0f} | {f'{grown[name]:+.1%}' if name in grown else '–'} |")
+        compared = samples.compared(name)
+        minutes = samples.minutes[compared][-1] - samples.minutes[compared][0]
+        value = _level_of(name)(part(values[compared], _PARTS - 1, _PARTS))
+        lines.append(f"| {name} | {minutes:.0f} | {value:,.0f} | {f'{grown[name]:+.1%}' if name in grown else '–'} |")
     counted = ", ".join(f"{name}: {count}" for name, count in sorted(events.done.items()))
     differences = f"differences found by verifications: {len(events.different)}"
     facts = [machine(), f"{datetime.now(UTC):%Y-%m-%d}", f"{made:,} changes", counted, differences]

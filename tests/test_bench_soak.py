@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.bench_soak import process_of
 from benchmarks.index.chart import growth, lower_quartile, mean, part
 from benchmarks.soak.samples import Heap, Samples, heap
 
@@ -20,8 +21,24 @@ def test_every_series_has_a_value_for_every_moment() -> None:
     """A process that is away keeps its last value, one that begins later has zeros before."""
     samples = Samples()
     for minute, values in enumerate([{"a": 1.0}, {"b": 2.0}, {"a": 3.0, "b": 4.0}]):
-        samples.add(minute, values)
+        samples.add(minute, values, {})
     assert samples.series == {"a": [1.0, 1.0, 3.0], "b": [0.0, 2.0, 4.0]}
+
+
+def test_a_process_is_compared_within_its_longest_run() -> None:
+    """The run after a kill begins with other memory; what is no process is compared over the whole time."""
+    samples = Samples()
+    for minute, pid in enumerate([7, 7, 7, 0, 8, 8, 8, 8, 0, 9]):
+        samples.add(minute, {"indexer: MiB": float(pid), "topics": 3.0}, {"indexer": pid} if pid else {})
+    assert samples.series["indexer: MiB"][samples.compared("indexer: MiB")] == [8.0] * 4
+    assert samples.compared("topics") == slice(0, 10)
+
+
+def test_each_capture_is_a_process_of_its_own() -> None:
+    """The files of two captures in one series would hide that only one of them leaks."""
+    assert process_of("python -m ingest shop.yml --source crm --metrics-port 1") == "capture of crm"
+    assert process_of("python -m indexer shop.yml --metrics-port 1") == "indexer"
+    assert process_of("python -m tailorbird run shop.yml") is None
 
 
 def test_a_heap_is_the_sum_of_its_generations() -> None:

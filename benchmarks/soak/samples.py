@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -32,18 +33,37 @@ class Held:
 
 @dataclass(slots=True)
 class Samples:
-    """Values by series, one per sample, with the minutes at which they were taken."""
+    """Values by series, one per sample, with the minutes at which they were taken.
+
+    A series of a process is named `PROCESS: QUANTITY`; `runs` has the process ids by PROCESS, 0 while there is none.
+    """
 
     minutes: list[float] = field(default_factory=list)
     series: dict[str, list[float]] = field(default_factory=dict)
+    runs: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, minute: float, values: Mapping[str, float]) -> None:
+    def add(self, minute: float, values: Mapping[str, float], pids: Mapping[str, int]) -> None:
         """Add one sample. A series that begins later has zeros before; one without a value repeats its last one."""
         for name in values:
             self.series.setdefault(name, [0.0] * len(self.minutes))
         for name, known in self.series.items():
             known.append(values.get(name, known[-1] if known else 0.0))
+        for process in pids:
+            self.runs.setdefault(process, [0] * len(self.minutes))
+        for process, run in self.runs.items():
+            run.append(pids.get(process, 0))
         self.minutes.append(minute)
+
+    def compared(self, name: str) -> slice:
+        """Return the samples of a series that may be compared: all, or those of its process's longest run.
+
+        A process that starts again does not have the memory of the one before, so a leak shows only within a run."""
+        pids = self.runs.get(name.split(":")[0])
+        if pids is None:
+            return slice(0, len(self.minutes))
+        ends = [at for at in range(1, len(pids) + 1) if at == len(pids) or pids[at] != pids[at - 1]]
+        runs = [slice(begin, end) for begin, end in pairwise((0, *ends)) if pids[begin]]
+        return max(runs, key=lambda run: run.stop - run.start)
 
 
 def held_by(pid: int) -> Held:
@@ -114,7 +134,8 @@ def disk(folder: Path) -> float:
 
 def topics(bootstrap: str) -> int:
     """Return the number of topics in Kafka."""
-    return len(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics)
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        return len(admin.list_topics(timeout=20).topics)
 
 
 def _descendants(pid: int) -> Iterator[int]:

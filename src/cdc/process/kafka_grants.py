@@ -45,8 +45,8 @@ def check_grants(topology: Topology, role: KafkaRole) -> None:
 
     try:
         settings: dict[str, Any] = {**brokers.librdkafka(), "log_level": 0, "error_cb": on_error}
-        admin = AdminClient(settings)
-        lacking = list(_lacking(admin, brokers, grants(topology, role)))
+        with AdminClient(settings) as admin:
+            lacking = list(_lacking(admin, brokers, grants(topology, role)))
     except KafkaException as error:
         reason = refused[-1] if refused else error.args[0].str()
         raise Retriable(f"Kafka at {brokers}: {reason}", "correct log.security", retry_after=2.0) from error

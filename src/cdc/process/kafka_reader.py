@@ -41,14 +41,14 @@ def topic_ids(brokers: Brokers, topics: Collection[str], *, timeout: float = 20.
     if not topics:
         return found
     try:
-        admin = AdminClient({**brokers.librdkafka(), "log_level": 0})
-        answers = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=timeout)
-        for topic, answer in answers.items():
-            try:
-                found[topic] = str(answer.result(timeout).topic_id)
-            except KafkaException as error:
-                if error.args[0].code() not in _UNKNOWN:
-                    raise
+        with AdminClient({**brokers.librdkafka(), "log_level": 0}) as admin:
+            answers = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=timeout)
+            for topic, answer in answers.items():
+                try:
+                    found[topic] = str(answer.result(timeout).topic_id)
+                except KafkaException as error:
+                    if error.args[0].code() not in _UNKNOWN:
+                        raise
     except KafkaException as error:
         raise Retriable(f"Kafka at {brokers}: ids of topics: {error.args[0].str()}", _RUNNING) from error
     return found

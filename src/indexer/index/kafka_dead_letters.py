@@ -87,7 +87,9 @@ class KafkaDeadLetters:
         if self._producer is None:
             # librdkafka would write to stderr
             common = {**self._servers.librdkafka(), "log_level": 0}
-            if self._topic not in AdminClient(common).list_topics(timeout=_TIMEOUT).topics:
+            with AdminClient(common) as admin:
+                there = self._topic in admin.list_topics(timeout=_TIMEOUT).topics
+            if not there:
                 topic = WantedTopic(name=self._topic, replication=self._replication, config=TOPIC)
                 for refused in create_topics(self._servers, [topic], timeout=_TIMEOUT).values():
                     raise self._unavailable(refused.text)

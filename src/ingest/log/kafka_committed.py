@@ -123,23 +123,23 @@ class CommittedRecords:
 
         A read_committed consumer sees no record, of any source, after the begin of an open transaction.
         """
-        admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
+        at = TopicPartition(topic, partition)
         deadline = time.monotonic() + TIMEOUT
-        while True:
-            at = TopicPartition(topic, partition)
-            stable, end = (
-                admin.list_offsets({at: newest}, isolation_level=level, request_timeout=TIMEOUT)[at].result().offset
-                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-            )
-            if stable == end or not wait:
-                return int(stable)
-            if time.monotonic() > deadline:
-                raise Retriable(
-                    f"a transaction of another capture has been open in {topic} for more than {TIMEOUT:.0f} s",
-                    "restart that source's capture: it ends the transaction that its predecessor left open",
+        with AdminClient(client_settings(self._brokers)) as admin:
+            while True:
+                stable, end = (
+                    admin.list_offsets({at: newest}, isolation_level=level, request_timeout=TIMEOUT)[at].result().offset
+                    for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
                 )
-            time.sleep(0.02)
+                if stable == end or not wait:
+                    return int(stable)
+                if time.monotonic() > deadline:
+                    raise Retriable(
+                        f"a transaction of another capture has been open in {topic} for more than {TIMEOUT:.0f} s",
+                        "restart that source's capture: it ends the transaction that its predecessor left open",
+                    )
+                time.sleep(0.02)
 
     def _between(
         self, reader: KafkaReader, topic: str, partition: int, start: int, end: int

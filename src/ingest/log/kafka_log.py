@@ -142,16 +142,17 @@ class KafkaLog:
     def _lost(self) -> set[str]:
         """Return the topics that end before the offsets in the checkpoint, because they were deleted and created
         again."""
-        admin = AdminClient(client_settings(self._brokers))
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
-        there = admin.list_topics(timeout=TIMEOUT).topics
-        self._made.update(topic for topic in self._ends if topic in there)
-        lost = {topic for topic, ends in self._ends.items() if topic not in there and any(ends.values())}
-        wanted = [
-            TopicPartition(t, p) for t, ends in self._ends.items() if t in there for p, end in ends.items() if end
-        ]
-        found = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=TIMEOUT) if wanted else {}
-        return lost | {t.topic for t, end in found.items() if end.result().offset < self._ends[t.topic][t.partition]}
+        with AdminClient(client_settings(self._brokers)) as admin:
+            there = admin.list_topics(timeout=TIMEOUT).topics
+            self._made.update(topic for topic in self._ends if topic in there)
+            lost = {topic for topic, ends in self._ends.items() if topic not in there and any(ends.values())}
+            wanted = [
+                TopicPartition(t, p) for t, ends in self._ends.items() if t in there for p, end in ends.items() if end
+            ]
+            asked = admin.list_offsets(dict.fromkeys(wanted, newest), request_timeout=TIMEOUT) if wanted else {}
+            ends_now = {t: end.result().offset for t, end in asked.items()}
+        return lost | {t.topic for t, end in ends_now.items() if end < self._ends[t.topic][t.partition]}
 
     def ensure_topic(self, name: str) -> None:
         """Implements `OpenLog.ensure_topic`.

@@ -64,14 +64,14 @@ class KafkaSearch:
         """Return the end offset of each partition for a read_committed consumer."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # typed nowhere
         asked = {TopicPartition(self._topic, p): newest for p in self._truncation_point}
-        # in a variable, because the client must live until its answers have arrived
-        admin = AdminClient(client_settings(self._brokers))
         deadline = time.monotonic() + TIMEOUT
-        while True:
-            found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT)
-            ends = {at.partition: int(one.result().offset) for at, one in found.items()}
-            if all(ends[p] >= floor for p, floor in self._truncation_point.items()) or self._search.given_up:
-                return ends
-            if time.monotonic() > deadline:
-                raise Retriable(f"Kafka does not show what was committed to {self._topic}")
-            time.sleep(0.01)
+        with AdminClient(client_settings(self._brokers)) as admin:
+            while True:
+                committed = IsolationLevel.READ_COMMITTED
+                found = admin.list_offsets(asked, isolation_level=committed, request_timeout=TIMEOUT)
+                ends = {at.partition: int(one.result().offset) for at, one in found.items()}
+                if all(ends[p] >= floor for p, floor in self._truncation_point.items()) or self._search.given_up:
+                    return ends
+                if time.monotonic() > deadline:
+                    raise Retriable(f"Kafka does not show what was committed to {self._topic}")
+                time.sleep(0.01)

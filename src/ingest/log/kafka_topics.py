@@ -257,12 +257,12 @@ def _answering(log: Log) -> Iterator[AdminClient]:
 
     try:
         # librdkafka is asked first: kafka-python leaks sockets of failed attempts while a broker is unavailable
-        admin = AdminClient(client_settings(log.brokers, error_cb=on_error))
-        try:
-            yield admin
-        except KafkaException:
-            admin.poll(0)  # a call that lets the client report connection errors to `on_error`
-            raise
+        with AdminClient(client_settings(log.brokers, error_cb=on_error)) as admin:
+            try:
+                yield admin
+            except KafkaException:
+                admin.poll(0)  # a call that lets the client report connection errors to `on_error`
+                raise
     except KafkaException as error:
         reason = refused[-1] if refused else error.args[0].str()
         hint = "correct log.security" if log.brokers.security is not None else ""

@@ -87,8 +87,7 @@ class LogWatch:
     def _lags(self) -> dict[str, int | None]:
         """Return each topic's compaction lag (ms). It is the topology's setting if the broker denies access to the
         topic's."""
-        with self._answers():
-            admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
+        with self._answers(), AdminClient({**self.servers.librdkafka(), "log_level": 0}) as admin:
             wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in self.topics]
             found: dict[str, int | None] = {}
             for resource, answer in admin.describe_configs(wanted, request_timeout=_TIMEOUT).items():

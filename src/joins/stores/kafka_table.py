@@ -35,9 +35,9 @@ class UpsertTopic:
 
     def exists(self) -> bool:
         """Return whether Kafka has the topic."""
-        admin = AdminClient({**self.servers.librdkafka(), "log_level": 0})
         try:
-            return self.topic in admin.list_topics(timeout=_TIMEOUT).topics
+            with AdminClient({**self.servers.librdkafka(), "log_level": 0}) as admin:
+                return self.topic in admin.list_topics(timeout=_TIMEOUT).topics
         except KafkaException as error:
             raise Retriable(f"topic {self.topic}: {error.args[0].str()}", _RUNNING) from error
 

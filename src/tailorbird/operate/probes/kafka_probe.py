@@ -19,12 +19,12 @@ def kafka_problem(brokers: Brokers) -> str:
 
     settings = {**brokers.librdkafka(), "log_level": 0, "socket.timeout.ms": 2000, "error_cb": on_error}
     try:
-        client = AdminClient(settings)
-        try:
-            metadata = client.list_topics(timeout=2.0)
-        except KafkaException:
-            client.poll(0)  # runs `on_error`, which records the reason
-            raise
+        with AdminClient(settings) as client:
+            try:
+                metadata = client.list_topics(timeout=2.0)
+            except KafkaException:
+                client.poll(0)  # runs `on_error`, which records the reason
+                raise
     except KafkaException as error:  # raised by the client itself if a file of log.security cannot be used
         return refused[-1] if refused else str(error.args[0].str())
     waiting = [
