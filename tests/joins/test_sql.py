@@ -459,6 +459,20 @@ def test_checkpoints_of_before_go_on() -> None:
     ]
 
 
+def test_checkpoints_of_groups_over_joins_of_before_go_on() -> None:
+    """Golden: what version 0.2 computed, whose groups have a change detector behind the joins."""
+    chain = f"{FROM} JOIN crm.customers c ON c.id = o.customer_id"
+    star = f"{chain} LEFT JOIN crm.customers d ON d.id = o.id"
+    plans = [compiled(f"SELECT c.name, COUNT(*) AS n {some} GROUP BY c.name", "[name]") for some in (chain, star)]
+    steps = ("ChangeDetector", "Combine", "Aggregate")
+    found = [(plan.fingerprint(), [level.steps for level in one.levels], one.steps)
+             for plan in (one.in_format(5) for one in plans) for one in program_of(plan, {})[:1]]  # fmt: skip
+    assert found == [
+        ("433dab6169fc2b94", [("KeyedJoin",)], steps),
+        ("d12f432abe5f4601", [("KeyedJoin", "Assemble")], steps),
+    ]
+
+
 def test_a_key_that_may_be_null_is_another_state() -> None:
     """The layout records it and the old checkpoint is refused: its rows have other keys. Columns outside the key do not
     matter."""

@@ -40,9 +40,9 @@ def test_other_state_is_refused_with_the_command_that_rebuilds_it(changed: dict[
     assert "`tailorbird run t.yml --rebuild wide`" in refused.value.hint
 
 
-def test_the_state_of_a_group_over_a_join_by_an_earlier_version_is_refused() -> None:
-    """It contains the rows of a change detector, which this version does not read. A group of a topic of others keeps
-    them, and so does a table without a group: their state continues."""
+def test_the_state_of_a_group_over_a_join_by_an_earlier_version_continues() -> None:
+    """It contains the rows of a change detector, so the join uses this detector until the table is rebuilt. A group of
+    a topic of others has one in every version."""
     case, topology = moves(), moves().topology()
     plan, table = case.plan(), topology.tables["wide"]
     others = replace(topology, sources={name: replace(one, type="kafka") for name, one in topology.sources.items()})
@@ -50,7 +50,10 @@ def test_the_state_of_a_group_over_a_join_by_an_earlier_version_is_refused() -> 
     assert (plan.state_format, kept.state_format, CASE.plan().state_format) == (6, 5, 5)
     former = kept.fingerprint()  # of the same query in the earlier version
     record = QueryRecord(id="1", fingerprint=former, partitions=2, first_timestamp=0, target={}, complete=True)
-    check_state(record, kept, table, "t.yml", 5)
-    with pytest.raises(UsageError, match=r"or an earlier version made it \(format 5, not 6\)") as refused:
-        check_state(record, plan, table, "t.yml", 5)
+    check_state(record, kept, table, "t.yml")
+    check_state(record, plan.in_format(5), table, "t.yml")
+    assert plan.in_format(5).state_format == 5
+    assert plan.in_format(6) == plan.in_format(None) == plan
+    with pytest.raises(UsageError, match="is not what its state was made for") as refused:
+        check_state(record, plan, table, "t.yml")
     assert "`tailorbird run t.yml --rebuild wide`" in refused.value.hint

@@ -12,6 +12,7 @@ import pytest
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
 from cdc.topology.topology import Topology
+from joins.select.compiler import compile_plan
 from joins.select.parser import tables_of
 from tailorbird.deploy.plan.change import Change
 from tailorbird.deploy.plan.plan_text import lines_of, reported, time_reported
@@ -340,14 +341,25 @@ def test_rates_of_others_serve_where_this_machine_has_none() -> None:
     ]  # fmt: skip
 
 
-def test_the_state_of_an_earlier_version_is_named() -> None:
-    """After an upgrade, the reason is the format of the state, not the file."""
+def test_the_state_of_another_version_is_named() -> None:
+    """After a downgrade, the reason is the format of the state, not the file."""
     text = edited(("COUNT(*) AS n", "COUNT(w.amount) AS n"))
     world = world_of(text)
-    world.states["sums"] = replace(world.states["sums"], fingerprint="of 0.2", format=5)
+    world.states["sums"] = replace(world.states["sums"], fingerprint="of 9.9", format=9)
     (again,) = [one for one in planned(world, text) if one.action == "rebuild"]
     assert again.name == "sums"
-    assert again.why.endswith("or by an earlier version (format 5, not 6)")
+    assert again.why.endswith("or by another version (format 9, not 6)")
+
+
+def test_the_state_of_an_earlier_version_continues() -> None:
+    """An upgrade alone rebuilds no table: its join uses the form of the state that is there."""
+    text = edited(("COUNT(*) AS n", "COUNT(w.amount) AS n"))
+    world = world_of(text)
+    topology = read(text)
+    former = compile_plan(topology, topology.tables["sums"], world.schemas).in_format(5).fingerprint()
+    assert former != world.states["sums"].fingerprint
+    world.states["sums"] = replace(world.states["sums"], fingerprint=former, format=5)
+    assert [one.name for one in planned(world, text) if one.action == "rebuild"] == []
 
 
 def test_what_is_made_by_apply_is_what_the_plan_said() -> None:

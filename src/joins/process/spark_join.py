@@ -82,7 +82,9 @@ class TableJoin:
         schemas = read_schemas(servers, self.topology.name, tables, self._rereads(), self.stop.is_set)
         if self.stop.is_set():
             return
-        plan = compile_plan(self.topology, self.table, schemas)
+        # an earlier version's state continues as it is: only a rebuild gives it the newest form
+        stored = stored_state_format(self.checkpoint.folder)
+        plan = compile_plan(self.topology, self.table, schemas).in_format(stored)
         self._warn(drifts(plan, schemas))
         self._describe(plan, schemas)
         self.log = LogWatch(

@@ -17,8 +17,8 @@ def check_state(record: QueryRecord, plan: Plan, table: Table, file: str, stored
     `stored` is the format of the state (`joins.query.plan.STATE_FORMATS`); None: it is not known."""
     rebuild = f"`tailorbird run {file} --rebuild {table.name}`"
     if record.fingerprint != plan.fingerprint():
-        older = stored is not None and stored != plan.state_format
-        version = f", or an earlier version made it (format {stored}, not {plan.state_format})" if older else ""
+        other = stored is not None and stored != plan.state_format
+        version = f", or another version made it (format {stored}, not {plan.state_format})" if other else ""
         raise UsageError(
             f"the query of {table.name}, or a column it uses, is not what its state was made for{version}",
             f"{rebuild}, or `tailorbird join … --rebuild`, {REBUILDS}",

@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cdc.model import naming
@@ -37,7 +37,7 @@ from cdc.stored.layout import Layout, LayoutColumn
 from joins.query.group import Grouping, Temporal
 from joins.query.nodes import Derived, Expression, Interval, Node, Pair, PlanSource, Root
 
-STATE_FORMATS = 5, 6  # of the state in `joins.steps.state`: without and with `Fragment.retracts`; others are refused
+STATE_FORMATS = 5, 6  # of the state in `joins.steps.state`: without and with `Fragment.retracts`; it reads both
 SINK = 0xFF
 MULTI_JOIN = 0x80
 
@@ -140,7 +140,8 @@ class Fragment:
     - `picks`: the indexes of the values that its rows contain. None means all: the flat list and the computed values
       (see the module). `Grouping` describes the rows of a grouped fragment.
     - `tag`: put before the row ids if several fragments have the same target, as the branches of a UNION ALL do.
-    - `temporal`: its rows pass this step last."""
+    - `temporal`: its rows pass this step last.
+    - `detects`: its group has a change detector in any case (`Plan.in_format`)."""
 
     number: int
     root: Root
@@ -151,6 +152,7 @@ class Fragment:
     picks: tuple[int, ...] | None = None
     tag: str | None = None
     temporal: Temporal | None = None
+    detects: bool = False
 
     @property
     def tree(self) -> Node:
@@ -179,7 +181,9 @@ class Fragment:
         detector. A lookup join cannot if rows move to other keys without a record or marker: `PlanSource.rereads`. An
         assembling step and a step `latest` have one entry per row."""
         root = self.root
-        if self.group is None or self.temporal is not None or not isinstance(root, Node) or not root.lookups:
+        if self.detects or self.group is None or self.temporal is not None:
+            return False
+        if not isinstance(root, Node) or not root.lookups:
             return False
         source = root.source
         return len(root.lookups) > 1 or isinstance(source, Derived) or source.needs_latest or source.rereads
@@ -300,6 +304,12 @@ class Plan:
         """Return the format of its state (`STATE_FORMATS`)."""
         return STATE_FORMATS[any(fragment.retracts for fragment in self.fragments)]
 
+    def in_format(self, stored: int | None) -> Plan:
+        """Return the plan that continues a state of the given format. None, or an unknown one: the plan itself."""
+        if stored != STATE_FORMATS[0]:
+            return self
+        return replace(self, fragments=tuple(replace(fragment, detects=True) for fragment in self.fragments))
+
 
 def _nameless(node: Root) -> object:
     if isinstance(node, Interval):  # the allowed lateness is not part of it: a change applies from the next batch on
@@ -370,30 +380,20 @@ def steps_of(root: Node, outlet: int, stars: Iterator[int]) -> tuple[Step, ...]:
             own = visit(lookup.child, lookup.number) + 1
             steps.append(
                 KeyedJoin(
-                    number=lookup.number,
-                    stage=own,
-                    of=node.alias,
-                    right=lookup.child.alias,
-                    inner=lookup.inner,
-                    width=lookup.child.width,
-                    target=target,
-                    star=star,
-                    part=part,
+                    number=lookup.number, stage=own, of=node.alias, right=lookup.child.alias, inner=lookup.inner,
+                    width=lookup.child.width, target=target, star=star, part=part,
                 )
-            )
+            )  # fmt: skip
             stage = max(stage, own)
         if star is None:
             return stage
         steps.append(
             Assemble(
-                number=star,
-                stage=stage + 1,
-                of=node.alias,
+                number=star, stage=stage + 1, of=node.alias, target=target,
                 inner=tuple(lookup.inner for lookup in node.lookups),
                 widths=tuple(lookup.child.width for lookup in node.lookups),
-                target=target,
             )
-        )
+        )  # fmt: skip
         return stage + 1
 
     visit(root, outlet)

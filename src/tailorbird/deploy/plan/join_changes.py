@@ -39,6 +39,8 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
         plan = compile_plan(topology, table, seen.schemas)
     except TopologyError as error:  # the other tables continue without it
         return Change(action="refuse", kind="join", name=table.name, why=error.message, by="correct its query")
+    if state is not None:
+        plan = plan.in_format(state.format)
     stored = seen.layouts.get(table.name)
     try:
         layout = evolved(stored, plan.layout(1), table.schema_change_behavior)
@@ -85,8 +87,8 @@ def _why_again(topology: Topology, table: Table, plan: Plan, state: SeenState, s
             return former
         others = sorted(name for name in topology.tables if name != table.name and _names(table, name))
         through = f", or a table that it reads ({', '.join(others)})," if others else ""
-        older = state.format not in (None, plan.state_format)
-        version = f", or by an earlier version (format {state.format}, not {plan.state_format})" if older else ""
+        other = state.format not in (None, plan.state_format)
+        version = f", or by another version (format {state.format}, not {plan.state_format})" if other else ""
         return f"its state was built for another SELECT{through} or for other columns{version}"
     if table.state_partitions not in (None, state.partitions):
         return f"state_partitions was {state.partitions} and is {table.state_partitions}"
