@@ -64,11 +64,13 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
     name = topology.name if together else f"{topology.name}.{tables[0].name}"
     spark = Application(name, scratch=scratch, together=together)
     try:
+        spark.start()
         if together:
             TableJoins(topology, served, stop, spark=spark).run()
         else:
             join_table(topology, tables[0], stop, spark=spark, port=served[tables[0].name])
     finally:
+        spark.end_unused()
         if not stop.is_set():  # otherwise its JVM received the signal as well
             spark.close()
 

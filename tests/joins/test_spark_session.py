@@ -80,8 +80,8 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Sessions:
 @pytest.mark.timeout(900)
 def test_classes_come_from_the_archive(sessions: Sessions) -> None:
     """Classes of Spark, the connector and the kernel are in the archive that `make classes` creates."""
-    assert sessions.classes["org.apache.spark.SparkContext"] == "shared objects file (top)"
-    assert sessions.classes["tailorbird.kernel.LocalFiles"] == "shared objects file (top)"
+    assert sessions.classes["org.apache.spark.SparkContext"].startswith("shared objects file")
+    assert sessions.classes["tailorbird.kernel.LocalFiles"].startswith("shared objects file")
 
 
 @pytest.mark.long
@@ -113,8 +113,8 @@ def test_without_memory_the_jvm_ends_and_its_session_can_be_closed(sessions: Ses
 def test_few_archives_are_kept(tmp_path: Path) -> None:
     """Archives are large, and most belong to deleted checkouts."""
     for number in range(6):
-        file = tmp_path / f"{number}.jsa"
+        file = tmp_path / f"{number}.{'aot' if number % 2 else 'jsa'}"
         file.touch()
         os.utime(file, (number, number))
-    forget_older(tmp_path / "5.jsa")
+    forget_older(tmp_path / "5.aot")
     assert sorted(file.stem for file in tmp_path.iterdir()) == ["2", "3", "4", "5"]

@@ -12,7 +12,8 @@ from cdc.process.file_topology import home
 from cdc.topology.topology import Table, Topology
 from joins.cluster.file_archive import unpacked, write_archive
 from joins.cluster.submit import DeployMode, Shipped, submit_command
-from joins.engine.spark_session import JVM_OPTIONS, STREAMING, TOGETHER, jars
+from joins.engine.proc_gateway import JVM_OPTIONS, jars
+from joins.engine.spark_session import STREAMING, TOGETHER
 
 
 def cluster_command(

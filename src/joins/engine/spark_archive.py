@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc.model.naming import change_topic
 from cdc.model.schema import Column, TableId, TableSchema
 from cdc.topology.reader import read_topology
-from joins.engine.file_classes import forget_older
+from joins.engine.file_classes import created_archive, forget_older
+from joins.engine.proc_gateway import class_archive
 from joins.engine.proc_jvm import empty_folder, prepare_environment
 from joins.engine.spark_kernel import finished, kernel_flow
-from joins.engine.spark_session import SPARK, class_archive, close_session, open_session
+from joins.engine.spark_session import SPARK, close_session, open_session
 from joins.kernel.program import program_of
 from joins.select.compiler import compile_plan
 
@@ -62,7 +63,7 @@ def make_archive() -> Path:
 
 def _archived(folder: Path, file: Path) -> None:
     """Run a small join in a JVM that writes its loaded classes to `file`."""
-    options = f"-XX:ArchiveClassesAtExit={file} -Xlog:disable"
+    options = f"{created_archive(file)} -Xlog:disable"
     session = open_session("archive", partitions=2, scratch=folder / "spark", jvm=options)
     _join(session, folder)
     gateway: Any = session.sparkContext._gateway

@@ -8,31 +8,18 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark import SparkContext
 from pyspark.conf import SparkConf
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from cdc.model.artefacts import spark_connector_folder
-from cdc.model.errors import UsageError
-from joins.engine.file_classes import archive_of
 from joins.engine.file_worker_python import worker_python
-from joins.engine.proc_jvm import apart, ctrl_c_kept, empty_folder, exit_code, prepare_environment
-from joins.kernel.proc_kernel import build
+from joins.engine.proc_gateway import MEMORY, MEMORY_TOGETHER, StartedJvm, answer, jars, spark_log, start_jvm
+from joins.engine.proc_jvm import ctrl_c_kept, empty_folder, exit_code
 
-# Spark's search for an interrupt in an error's text recurses at every character, and a query whose thread overflows its
-# stack there never ends. Before compilation 4 MB hold 5,000 characters and 16 MB 21,000; unused stack costs no memory.
-# The kernel needs the second compiler tier, but only for really hot code: otherwise compilation delays the start on a
-# small machine.
-_SECOND_TIER_LATER = (
-    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
-    "-XX:Tier4BackEdgeThreshold=160000"
-)
-# If a thread of Spark's driver dies from lack of memory, its query waits forever. So the whole JVM exits, as Spark
-# configures for executors on YARN. The join reports it and restarts after the last committed batch.
-_END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-JVM_OPTIONS = f"-XX:+UseSerialGC -Xss16m {_END_WITHOUT_MEMORY} {_SECOND_TIER_LATER}"
 SPARK = Path(pyspark.__file__).parent
 _MASTER = "local[2,4]"  # plain local[N] never retries a task
 STREAMING = {
@@ -72,7 +59,7 @@ STREAMING = {
 TOGETHER = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": MEMORY_TOGETHER,
 }
 
 
@@ -96,11 +83,6 @@ _LOCAL = {
 }
 
 
-def spark_log(scratch: Path) -> Path:
-    """Return the path of Spark's log. With spark-submit it is not used."""
-    return scratch / "spark.log"
-
-
 def open_session(
     name: str,
     *,
@@ -108,58 +90,75 @@ def open_session(
     scratch: Path,
     jvm: str = "",
     settings: Mapping[str, str] | None = None,
+    started: StartedJvm | None = None,
 ) -> SparkSession:
     """Open a session that can read Kafka and run the kernel; UsageError if jars or Java are missing.
 
     `partitions` applies to every shuffle. `scratch` is for temporary files. `jvm` adds options for a JVM that it
-    starts, `settings` adds Spark settings.
+    starts, `settings` adds Spark settings. `started` is the result of `start_jvm` with the same `scratch`, and is only
+    used if this process has no gateway yet.
     """
-    needed = jars()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
-        prepare_environment(SPARK)
+    if submitted:
+        return _open_submitted(name, partitions, scratch, settings or {})
+    chosen = {**STREAMING, "spark.driver.memory": MEMORY, **(settings or {})}
+    if SparkContext._gateway is None:
+        if started is None:
+            started = start_jvm(scratch, memory=chosen["spark.driver.memory"], more=jvm)
+        _connect(started, spark_log(scratch))
+    else:
+        empty_folder(scratch)
+    more = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    more["spark.hadoop.fs.file.impl"] = "tailorbird.kernel.LocalFiles"
+    builder = _builder(name, partitions, scratch, {**chosen, **more, **_LOCAL}).master(_MASTER)
+    with ctrl_c_kept():
+        session = builder.getOrCreate()
+    session.sparkContext.pythonExec = str(worker_python(scratch))
+    _write_no_checksums(session)
+    _forget_sources(session)  # not in a submitted session, which loads the kernel's classes later
+    return session
+
+
+def _connect(started: StartedJvm, log: Path) -> None:
+    """Connect pyspark to a JVM when it is ready. Raises UsageError if it has ended, naming the file `log`."""
+    port, secret = answer(started, log)
+    # pyspark connects to a running JVM if these variables exist
+    os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+    try:
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark does not annotate it
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    gateway.proc = started.process
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _open_submitted(name: str, partitions: int, scratch: Path, settings: Mapping[str, str]) -> SparkSession:
+    """Open a session in the JVM that spark-submit started. Its settings take precedence."""
+    needed = jars()
     empty_folder(scratch)
-    given = _submitted_settings() if submitted else {}
-    builder = SparkSession.builder.appName(name)
-    memory = {} if submitted else {"spark.driver.memory": "1g"}
-    for key, value in {**STREAMING, **memory, **(settings or {})}.items():
-        builder = builder.config(key, given.get(key, value))
-    if not submitted:
-        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    builder = builder.config("spark.sql.shuffle.partitions", partitions)
-    builder = builder.config("spark.local.dir", str(scratch))
+    given = _submitted_settings()
     master = given.get("spark.master", _MASTER)
     if master == "local" or (master.startswith("local[") and "," not in master):
         master = _MASTER
-    builder = builder.master(master)
     local = is_local(master)
-    for key, value in _LOCAL.items() if local else ():
-        builder = builder.config(key, given.get(key, value))
-    if submitted:
-        with ctrl_c_kept():
-            session = builder.getOrCreate()
-        for jar in needed:
-            session.sql(f"ADD JAR '{jar}'")
-    else:
-        if local:
-            # Hadoop creates its file systems before Spark adds any jar, and only this path's classes are archived
-            builder = builder.config("spark.driver.extraClassPath", os.pathsep.join(map(str, needed)))
-            builder = builder.config("spark.hadoop.fs.file.impl", "tailorbird.kernel.LocalFiles")
-        else:
-            builder = builder.config("spark.jars", ",".join(map(str, needed)))
-        archive = class_archive()
-        shared = f"-XX:SharedArchiveFile={archive}" if local and archive.exists() else ""
-        options = f"{JVM_OPTIONS} {shared} {jvm}"
-        builder = builder.config("spark.driver.extraJavaOptions", f'{options} "-Djava.io.tmpdir={scratch}"')
-        with apart(spark_log(scratch)), ctrl_c_kept():
-            session = builder.getOrCreate()
-        if local:
-            session.sparkContext.pythonExec = str(worker_python(scratch))
+    wanted = {**STREAMING, **settings, **(_LOCAL if local else {})}
+    chosen = {key: given.get(key, value) for key, value in wanted.items()}
+    builder = _builder(name, partitions, scratch, chosen).master(master)
+    with ctrl_c_kept():
+        session = builder.getOrCreate()
+    for jar in needed:
+        session.sql(f"ADD JAR '{jar}'")
     if local:
         _write_no_checksums(session)
-    if local and not submitted:  # a submitted session loads the kernel's classes later
-        _forget_sources(session)
     return session
+
+
+def _builder(name: str, partitions: int, scratch: Path, settings: Mapping[str, str]) -> SparkSession.Builder:
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.sql.shuffle.partitions", partitions)
+    return builder.config("spark.local.dir", str(scratch))
 
 
 def _submitted_settings() -> dict[str, str]:
@@ -225,21 +224,3 @@ def _forget_sources(session: SparkSession) -> None:
     context = session.sparkContext
     assert context._jvm is not None, "an open session has its JVM"
     context._jvm.tailorbird.kernel.PlainConfiguration.forgetSources(context._jsc.hadoopConfiguration())
-
-
-def class_archive() -> Path:
-    """Return the path of the class archive of a local session's JVM: see `joins.engine.spark_archive`."""
-    return archive_of(jars(), SPARK)
-
-
-def jars() -> list[Path]:
-    """Return the jars that Spark needs in addition to its own: Kafka's connector, and the kernel."""
-    return [*_connector(), build()]
-
-
-def _connector() -> list[Path]:
-    folder = spark_connector_folder(os.environ)
-    found = sorted(folder.glob("*.jar"))
-    if not found:
-        raise UsageError(f"{folder}: Spark's Kafka connector is missing", "run `tailorbird stack fetch`")
-    return found

@@ -4,9 +4,12 @@ pyspark is imported when the first query starts, because the import takes a seco
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from joins.engine.proc_gateway import MEMORY, MEMORY_TOGETHER, StartedJvm, spark_log, start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +25,14 @@ class Application:
         self._name, self._scratch, self._together = name, scratch, together
         self._lock = threading.Lock()
         self._root: SparkSession | None = None
+        self._started: StartedJvm | None = None
+
+    def start(self) -> None:
+        """Start the JVM, while this process still imports and reads what its first session needs.
+
+        Does nothing if spark-submit started it. Raises UsageError if Java or the connector's jars are missing."""
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            self._started = start_jvm(self._scratch, memory=MEMORY_TOGETHER if self._together else MEMORY)
 
     def session(self, table: str, partitions: int) -> SparkSession:
         """Return a session for the query of the calling thread. Each shuffle has `partitions` partitions."""
@@ -30,7 +41,9 @@ class Application:
                 from joins.engine.spark_session import TOGETHER, open_session
 
                 more = TOGETHER if self._together else {}
-                self._root = open_session(self._name, partitions=partitions, scratch=self._scratch, settings=more)
+                self._root = open_session(
+                    self._name, partitions=partitions, scratch=self._scratch, settings=more, started=self._started
+                )
             root = self._root
         if not self._together:
             return root
@@ -51,13 +64,16 @@ class Application:
     @property
     def log(self) -> Path:
         """Return the path of Spark's own log."""
-        from joins.engine.spark_session import spark_log
-
         return spark_log(self._scratch)
 
     def close(self) -> None:
         """Stop the application, and with it every query."""
-        from joins.engine.spark_session import close_session
-
         if self._root is not None:
+            from joins.engine.spark_session import close_session
+
             close_session(self._root)
+
+    def end_unused(self) -> None:
+        """End a JVM that was started and for which no session was opened."""
+        if self._root is None and self._started is not None:
+            self._started.end()
