@@ -17,6 +17,7 @@ from typing import Final
 from cdc.model.artefacts import cache_folder
 
 _KEPT = 4  # number of archives kept: 150 MB each, and the newest belong to checkouts in use
+_COMMAND: Final = "java"  # what started the JVM: Spark's script had another class path and one more module
 _AHEAD_OF_TIME: Final = 25
 _AOT: Final = ".aot"
 
@@ -26,7 +27,7 @@ def archive_of(jars: Sequence[Path], spark: Path) -> Path:
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java") or ""
     release = Path(os.path.realpath(java)).parents[1] / "release"
     described = release.read_text() if release.exists() else str(java)
-    parts = [version("pyspark"), str(spark), *map(str, jars), described]
+    parts = [_COMMAND, version("pyspark"), str(spark), *map(str, jars), described]
     # a JVM refuses the archive if its jars were reinstalled, even if all names are the same
     parts += [str(jar.stat().st_mtime_ns) for jar in [*jars, *sorted((spark / "jars").glob("spark-core*.jar"))]]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
@@ -38,10 +39,10 @@ def archive_of(jars: Sequence[Path], spark: Path) -> Path:
 def used_archive(archive: Path) -> list[str]:
     """Return the JVM's options to use an archive.
 
-    Java 25 warns of parts of a cache that it does not use. The warnings go to stderr instead of stdout."""
-    if archive.suffix == _AOT:
-        return [f"-XX:AOTCache={archive}", "-Xlog:disable", "-Xlog:all=warning:stderr"]
-    return [f"-XX:SharedArchiveFile={archive}"]
+    Java warns of an archive that does not fit, and of parts that it does not use. The warnings go to stderr instead of
+    stdout, so to Spark's log."""
+    option = f"-XX:AOTCache={archive}" if archive.suffix == _AOT else f"-XX:SharedArchiveFile={archive}"
+    return [option, "-Xlog:disable", "-Xlog:all=warning:stderr"]
 
 
 def created_archive(archive: Path) -> str:
