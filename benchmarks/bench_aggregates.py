@@ -7,6 +7,7 @@ only the rate is required.
 
     make bench-aggregates
     make bench-aggregates ARGS="--scale 0.1 --shapes revenue,q4"
+    make bench-aggregates ARGS="--scale 0.25 --beside v1.0"      # compare with another commit instead of Flink
 
 `--scale 1` is two million changes per shape. Only a full run writes docs/results/aggregates.md. Flink uses RocksDB,
 mini-batches and two-phase aggregation, and runs twice: with its protection against repeated changes
@@ -29,6 +30,7 @@ from pathlib import Path
 from benchmarks.bench_joins import per_batch
 from benchmarks.ending import end
 from benchmarks.joins.aggregates import aggregate_shapes
+from benchmarks.joins.compare_commits import compare_commits, is_commit
 from benchmarks.joins.pages import AGGREGATES, write
 from benchmarks.joins.proc_takes import ROOT, flink_python, run
 from benchmarks.joins.report import line_of, live_misses, misses, trusting_line
@@ -45,11 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="1 = two million changes per shape")
     parser.add_argument("--shapes", default=",".join(known), help="shapes to run, in order")
     parser.add_argument("--no-write", action="store_true", help="do not write docs/results/aggregates.md")
+    parser.add_argument("--beside", metavar="COMMIT", help="compare with Tailorbird at that commit, not with Flink")
     options = parser.parse_args(arguments)
     names = [name for name in options.shapes.split(",") if name]
     if unknown := sorted(set(names) - set(known)):
         parser.error(f"--shapes: no shape {', '.join(unknown)}; there are {', '.join(known)}")
+    if options.beside and not is_commit(options.beside):
+        parser.error(f"--beside: no commit {options.beside}; name one of `git log --oneline`")
     build()
+    if options.beside:
+        found = aggregate_shapes(options.scale)
+        lasting = [name for name in names if not found[name].timed]  # the time of other rows would run out
+        return compare_commits(options.beside, lasting, options.scale, lambda name, data: _written(found[name], data))
     flink = flink_python()
     lines, ratios, missed = [], [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:

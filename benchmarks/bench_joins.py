@@ -17,10 +17,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.ending import end
-from benchmarks.joins.compare_commits import checkout, compare_shape, is_commit, slower
+from benchmarks.joins.compare_commits import compare_commits, is_commit
 from benchmarks.joins.pages import JOINS, write
 from benchmarks.joins.proc_takes import flink_python, run
 from benchmarks.joins.report import (
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--beside: no commit {options.beside}; name one of `git log --oneline`")
     build()
     if options.beside:
-        return _compare_commits(options.beside, [*names, *([] if options.no_steady else ["steady"])], options.scale)
+        compared = [*names, *([] if options.no_steady else ["steady"])]
+        return compare_commits(options.beside, compared, options.scale, partial(_log_of, scale=options.scale))
     flink = flink_python()
     lines, ratios, missed = [], [], []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder:
@@ -100,22 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed else 0
 
 
-def _compare_commits(commit: str, names: list[str], scale: float) -> int:
-    found = []
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder, checkout(commit) as tree:
-        for name in names:
-            shape, data = _shape(name, scale), Path(folder) / name
-            changes = write_log(shape, data, per_batch=per_batch(shape))
-
-            def of(root: Path, name: str = name, data: Path = data, changes: int = changes) -> Reading:
-                return run([sys.executable], "engine_tailorbird", name, scale, data, changes, root=root)
-
-            found.append(compare_shape(name, tree, of))
-            shutil.rmtree(data)
-            print(found[-1].line, flush=True)
-    for miss in (missed := slower(found)):
-        print(f"missed: {miss}", file=sys.stderr)
-    return 1 if missed else 0
+def _log_of(name: str, data: Path, *, scale: float) -> int:
+    shape = _shape(name, scale)
+    return write_log(shape, data, per_batch=per_batch(shape))
 
 
 def per_batch(shape: Shape) -> int:

@@ -14,9 +14,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.joins.proc_takes import run
 from benchmarks.joins.report import Reading
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +65,28 @@ def compare_shape(shape: str, before: Path, run: Run) -> CommitComparison:
     for turn in TURNS:
         found[turn].append(run(before if turn == "before" else ROOT))
     return CommitComparison(shape=shape, before=tuple(found["before"]), now=tuple(found["now"]))
+
+
+def compare_commits(commit: str, names: Iterable[str], scale: float, write: Callable[[str, Path], int]) -> int:
+    """Run shapes with a commit and with this tree, and print a line for each. Return 1 if one became slower.
+
+    `write` writes the log of a shape to a folder that does not exist, and returns the number of changes."""
+    found = []
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TAILORBIRD_BENCH_FOLDER")) as folder, checkout(commit) as tree:
+        for name in names:
+            data = Path(folder) / name
+            changes = write(name, data)
+
+            def of(root: Path, name: str = name, data: Path = data, changes: int = changes) -> Reading:
+                reading = run([sys.executable], "engine_tailorbird", name, scale, data, changes, root=root)
+                return replace(reading, changes=changes)  # a log that several steps read counts once
+
+            found.append(compare_shape(name, tree, of))
+            shutil.rmtree(data)
+            print(found[-1].line, flush=True)
+    for miss in (missed := slower(found)):
+        print(f"missed: {miss}", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def slower(found: Iterable[CommitComparison]) -> list[str]:
