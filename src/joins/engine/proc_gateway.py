@@ -58,8 +58,8 @@ MODULE_OPTIONS = (
 # The kernel needs the second compiler tier, but only for really hot code: otherwise compilation delays the start on a
 # small machine.
 _SECOND_TIER_LATER = (
-    "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000 "
-    "-XX:Tier4BackEdgeThreshold=160000"
+    "-XX:Tier4InvocationThreshold=80000 -XX:Tier4MinInvocationThreshold=9600 -XX:Tier4CompileThreshold=240000 "
+    "-XX:Tier4BackEdgeThreshold=640000"
 )
 # If a thread of Spark's driver dies from lack of memory, its query waits forever. So the whole JVM exits, as Spark
 # configures for executors on YARN. The join reports it and restarts after the last committed batch.
