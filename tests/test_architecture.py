@@ -138,13 +138,13 @@ def kafka_changes(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def open_admins(nodes: Iterable[ast.AST]) -> Iterator[int]:
-    """Yield the lines of clients that nothing closes. Its four threads and eight files remain until a collection of
-    garbage, because its answers refer to it."""
+    """Yield the lines of clients that no block closes, unless an object keeps them. The answers of a client refer to
+    it, so its four threads and eight files would remain until a collection of garbage."""
     nodes = list(nodes)
     closed = {id(item.context_expr) for node in nodes if isinstance(node, ast.With) for item in node.items}
     for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
-            closed.add(id(node.value))  # its owner's `close` does it
+            closed.add(id(node.value))  # it lives as long as the object
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "AdminClient" and id(node) not in closed:
             yield node.lineno
 

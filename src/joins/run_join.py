@@ -64,7 +64,6 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
     name = topology.name if together else f"{topology.name}.{tables[0].name}"
     spark = Application(name, scratch=scratch, together=together)
     try:
-        spark.start()
         if together:
             TableJoins(topology, served, stop, spark=spark).run()
         else:

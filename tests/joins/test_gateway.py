@@ -14,6 +14,8 @@ from joins.engine import proc_gateway
 from joins.engine.file_classes import archive_of, created_archive, used_archive
 from joins.engine.proc_gateway import MODULE_OPTIONS, answer, spark_folder, spark_log, start_jvm
 from joins.engine.proc_jvm import find_java
+from joins.process.spark_application import Application
+from tests.support.waiting import wait_for
 
 VECTORS = "--add-modules=jdk.incubator.vector"
 
@@ -92,3 +94,20 @@ def test_the_kind_of_archive_fits_java(
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "java", version=version)))
     archive = archive_of([], spark_folder())
     assert (used_archive(archive)[0], created_archive(archive)) == (f"{used}{archive}", f"{created}{archive}")
+
+
+def test_an_application_starts_one_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its tables asks for it; and spark-submit has started one already."""
+    monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "java", "echo . >>starts; exec sleep 300")))
+    monkeypatch.setattr(proc_gateway, "jars", list)
+    monkeypatch.chdir(tmp_path)
+    application = Application("x", scratch=tmp_path / "scratch", together=True)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    application.start()
+    assert not (tmp_path / "scratch").exists()
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
+    for _ in range(3):
+        application.start()
+    wait_for((tmp_path / "starts").exists, "no Java was started", 20)
+    application.end_unused()
+    assert (tmp_path / "starts").read_text() == ".\n"

@@ -30,9 +30,11 @@ class Application:
     def start(self) -> None:
         """Start the JVM, while this process still imports and reads what its first session needs.
 
-        Does nothing if spark-submit started it. Raises UsageError if Java or the connector's jars are missing."""
-        if "PYSPARK_GATEWAY_PORT" not in os.environ:
-            self._started = start_jvm(self._scratch, memory=MEMORY_TOGETHER if self._together else MEMORY)
+        Does nothing if it was started already, here or by spark-submit. Raises UsageError if Java or the connector's
+        jars are missing."""
+        with self._lock:
+            if self._started is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+                self._started = start_jvm(self._scratch, memory=MEMORY_TOGETHER if self._together else MEMORY)
 
     def session(self, table: str, partitions: int) -> SparkSession:
         """Return a session for the query of the calling thread. Each shuffle has `partitions` partitions."""

@@ -77,6 +77,7 @@ class TableJoin:
         """Run until `stop` is set. Raises TailorbirdError if the join cannot start or must not continue."""
         self._patiently(lambda: check_grants(self.topology, "join"))
         self.target.check(self.topology.file)
+        self.application.start()  # not before: while the store is down, this process is started repeatedly
         servers = self.topology.log.brokers
         tables = tables_of(self.topology, self.table)
         schemas = read_schemas(servers, self.topology.name, tables, self._rereads(), self.stop.is_set)
