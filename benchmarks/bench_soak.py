@@ -38,7 +38,7 @@ _STAGES = {"ingest": "capture", "joins": "join", "indexer": "indexer"}
 _DISK = "disk of "
 _DISKS = {"Kafka": "data/kafka", "HBase": "data/hbase", "Solr": "data/solr", "checkpoints": "checkpoints"}
 _WITH_HEAP = "join: MiB"
-_COLLECT = 180.0
+_COLLECT = 30.0
 _GROWTH = 0.10
 _EARLY = 0.25  # of the run
 _PARTS = 4  # the last two are compared
@@ -124,7 +124,7 @@ def _level_of(name: str) -> Callable[[Sequence[float]], float]:
 
 
 class Heaps:
-    """The heap of the join, after a collection every few minutes. Its resident memory alone says little: a JVM uses
+    """The heap of the join, after a collection every half minute. Its resident memory alone says little: a JVM uses
     its maximum (1 GiB) before it returns anything."""
 
     def __init__(self) -> None:

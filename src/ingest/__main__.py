@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 
 from cdc.model.errors import TailorbirdError
 from cdc.process.file_private import full_disk_named
 from cdc.process.file_topology import home
+from ingest.garbage import collect_rarely
 from ingest.run_capture import run
-
-# Objects until a collection of garbage, and collections until one of older objects. With Python's own numbers, a start
-# with thousands of tables looks again and again at all that it has loaded: a third of its time.
-_COLLECT = (50_000, 20, 100)
 
 
 def main() -> None:
@@ -29,7 +25,7 @@ def main() -> None:
     parser.add_argument("--gateway", action="append", default=[], help="write through this gateway (host:port)")
     parser.add_argument("--identity", default="agent", help="folder with the agent's ca.pem, cert.pem and key.pem")
     arguments = parser.parse_args()
-    gc.set_threshold(*_COLLECT)
+    collect_rarely()
     try:
         with full_disk_named(home()):
             run(

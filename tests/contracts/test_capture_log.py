@@ -451,6 +451,31 @@ def test_kafka_end_offsets_cover_the_commit() -> None:
 
 @pytest.mark.integration
 @pytest.mark.kafka
+@pytest.mark.parametrize("ending", ["committed", "open", "unused"])
+def test_a_closed_log_has_no_threads(ending: str) -> None:
+    """A capture whose database is away connects again and again. The objects of a failed session refer to each other,
+    so its client may not wait until Python collects them."""
+    kafka = InKafka(read_topology(topology_text(f"t_log_{uuid4().hex[:8]}"), file="t.yml", environ=os.environ))
+    before = client_threads()
+    log = kafka.open()
+    assert client_threads() > before
+    if ending != "unused":
+        log.recover()
+        log.append(record(kafka, "k", "v"))
+    if ending == "committed":
+        log.commit(FIRST)
+    kafka.logs[0].close()
+    assert client_threads() == before
+
+
+def client_threads() -> int:
+    """Return the number of threads of Kafka's clients in this process."""
+    names = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
+    return sum(name.startswith("rdk:") for name in names)
+
+
+@pytest.mark.integration
+@pytest.mark.kafka
 def test_kafka_finds_a_position_in_its_old_partition() -> None:
     """A source added before another in the topology moves the other's positions partition; this must not repeat its
     snapshot."""

@@ -98,9 +98,10 @@ class TopicExport:
         self._failure = self._failure or error
 
     def close(self) -> None:
-        """Discard records that are not committed."""
+        """Discard records that are not committed, and close the connections."""
         self._producer.purge()
         self._producer.flush(0)
+        self._producer.close()
 
     def _translated(self, error: KafkaException) -> Retriable | Fatal:
         cause = error.args[0]

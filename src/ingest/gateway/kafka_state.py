@@ -123,6 +123,7 @@ class KafkaState:
         """Send the queued records, and close the connections."""
         self._closed.set()
         self._producer.flush(5.0)
+        self._producer.close()
         self._thread.join(5.0)
 
     def _produce(self, key: bytes, value: bytes | None, delivered: Callable[[Any, Any], None]) -> None:

@@ -23,6 +23,7 @@ from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
 from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import Topology
+from ingest.garbage import collect_rarely
 from ingest.ledger.file_folder import LedgerFolder
 from ingest.ledger.kafka_ledger import KafkaLedger
 from ingest.ledger.ledger import TopologyLedger
@@ -100,6 +101,7 @@ def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[st
     """
     topology = load_topology(file)
     log_lines("logfmt")
+    collect_rarely()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

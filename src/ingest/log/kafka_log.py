@@ -7,6 +7,7 @@ initTransactions fences earlier writers before the checkpoint is read. A KafkaLo
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -266,6 +267,11 @@ class KafkaLog:
         self._waiting.close()
         self.abort()
         self._drop()
+        # a session's objects refer to each other, so without this the client's threads and files would remain until
+        # Python collects garbage: a capture whose database is away for long would run out of them
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # it could not abort; `abort` has done what is possible
+            self._producer.close()
 
     def _drop(self) -> None:
         """Forget the records that are in flight."""

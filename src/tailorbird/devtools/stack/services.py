@@ -76,6 +76,7 @@ MYSQL_FLAGS: Final[Mapping[str, str]] = {
 }
 
 # HBase's Netty and Hadoop's caches access the JDK's internals.
+_MAJOR_COMPACTION: Final = 2  # times as long as HBase keeps rows in memory
 _HBASE_JVM: Final = (
     "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true",
     "--add-modules=jdk.unsupported",
@@ -218,6 +219,7 @@ def _hbase_files(settings: StackSettings, name: ServiceName, templates: Mapping[
         data=data,
         root_uri=(data / "root").as_uri(),
         roll_ms=settings.hbase_minutes * 60_000,
+        major_ms=_MAJOR_COMPACTION * settings.hbase_minutes * 60_000,
         zookeeper_port=ports["zookeeper"],
         master_port=ports["hbase_master"],
         region_port=ports["hbase_region"],
