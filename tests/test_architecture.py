@@ -116,6 +116,7 @@ def faults(path: Path, source: str) -> list[str]:
     if path.name != KAFKA_ADMIN:
         found += [f"{path.name}:{line}: {what} outside of {KAFKA_ADMIN}" for line, what in kafka_changes(nodes)]
     found += [f"{path.name}:{line}: an AdminClient without `with`" for line in open_admins(nodes)]
+    found += [f"{path.name}:{line}: a signal's handler sets an event: use `stop_event`" for line in set_events(nodes)]
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (path.name, node.name) not in LONG_FUNCTIONS:
             length = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -147,6 +148,16 @@ def open_admins(nodes: Iterable[ast.AST]) -> Iterator[int]:
             closed.add(id(node.value))  # it lives as long as the object
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "AdminClient" and id(node) not in closed:
             yield node.lineno
+
+
+def set_events(nodes: Iterable[ast.AST]) -> Iterator[int]:
+    """Yield the lines of signal handlers that set an event. They would wait for ever for a lock that the interrupted
+    code has (`cdc.lifetime.proc_signals`)."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "signal.signal":
+            calls = [ast.unparse(call.func) for call in ast.walk(node.args[1]) if isinstance(call, ast.Call)]
+            if any(call.endswith(".set") for call in calls):
+                yield node.lineno
 
 
 def generated(path: Path) -> bool:
@@ -182,6 +193,7 @@ def test_file_follows_the_rules(path: Path) -> None:
         ("kafka_log.py", "def make(admin):\n    admin.create_topics([])\n"),
         ("run_join.py", "def set(admin):\n    admin.incremental_alter_configs([])\n"),
         ("kafka_log.py", "def ends(servers):\n    return AdminClient(servers).list_topics()\n"),
+        ("run_join.py", "signal.signal(signal.SIGTERM, lambda *_: stop.set())\n"),
         ("planner.py", "import datetime as dt\nnow = dt.datetime.now()\n"),
         ("planner.py", "text = open('x').read()\n"),
         ("planner.py", "from pathlib import Path\nPath('x').write_text('')\n"),

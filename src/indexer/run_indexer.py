@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import Retriable, Skippable, TailorbirdError, UsageError
 from cdc.model.naming import hbase_table, peer
 from cdc.openlineage.http_runs import LineageRun, lineage_run
@@ -101,9 +101,7 @@ def run_index(topology: Topology, index_name: str | None, *, metrics_port: int =
     index = choose_index(topology, index_name)
     _quiet_libraries()
     granted(topology, "indexer")
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    stopped = stop_event()
     with announced(topology.name, f"index {index.name}", metrics_port):
         metrics = IndexMetrics(index.name, metrics_port)
         send_metrics(topology.name, f"index {index.name}", metrics.registry)

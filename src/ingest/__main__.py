@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
+from cdc.lifetime.garbage import collect_rarely
 from cdc.model.errors import TailorbirdError
 from cdc.process.file_private import full_disk_named
 from cdc.process.file_topology import home
-from ingest.garbage import collect_rarely
 from ingest.run_capture import run
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.schema import TableId, TableSchema
 from cdc.openlineage.http_runs import LineageRun, lineage_run
@@ -93,9 +92,7 @@ def run(
     if begin:
         check_begin(source, begin)
     log_lines("json")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     reports = _reports(topology, source)
     send_metrics(topology.name, f"capture {source.name}")
     with (

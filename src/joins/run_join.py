@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
 from collections.abc import Sequence
 
 import structlog
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import Retriable, UsageError
 from cdc.process.file_topology import home, keep_versions, kept_versions, load_topology, read_file
 from cdc.topology.topology import Table, Topology
@@ -46,9 +45,7 @@ def run(file: str, names: Sequence[str], *, rebuild: bool = False, ports: Sequen
 
     Raises TailorbirdError if the only table cannot start or must not continue. With several tables it raises like
     `TableJoins.run`. After any end, the next start repeats the uncommitted batch and writes the same cells."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     for library in ("py4j", "thriftpy2", "happybase", "sqlglot"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # we report their failures in our own messages
     topology = _as_declared(file, names) if rebuild else load_topology(file, "join")

@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from cdc.grammar.keys import empty_mapping
+from cdc.lifetime.proc_signals import set_by, stop_event
 from cdc.model.errors import TailorbirdError, UsageError
 from cdc.model.escapes import meanings
 from cdc.model.event import Position
@@ -65,11 +66,8 @@ def run(gateways: Sequence[str], identity: str, policy_file: str, *, metrics_por
     credentials.channel()
     name = _named(credentials) if credentials.token is None else Path(identity).name
     log_lines("json")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    again = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: again.set())
+    stop = stop_event()
+    again = set_by(signal.SIGHUP)
     agent = FleetAgent(name, policy, captured, seen)
     streams = Gateways(
         gateways, credentials, opened=agent.opened, commanded=agent.commanded, limits=_received(policy.limits)

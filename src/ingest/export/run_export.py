@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.brokers import Brokers
 from cdc.model.errors import Fatal, UsageError
 from cdc.model.naming import exported_topic
@@ -70,9 +69,7 @@ def run(file: str, options: ExportOptions) -> dict[str, int]:
     wanted = _tables(topology, options.tables)
     make = sinks(topology, options)
     log_lines("logfmt")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     log = KafkaChanges(topology)
     try:
         log.begin()

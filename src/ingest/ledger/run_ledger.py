@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 import structlog
 from prometheus_client import Counter, Gauge
 
+from cdc.lifetime.garbage import collect_rarely
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import Retriable, UsageError
 from cdc.model.filters import TableRule
 from cdc.model.schema import TableId, TableSchema
@@ -23,7 +24,6 @@ from cdc.process.http_operation import serve_operation
 from cdc.process.proc_log_lines import log_lines
 from cdc.process.verdict import HealthTracker
 from cdc.topology.topology import Topology
-from ingest.garbage import collect_rarely
 from ingest.ledger.file_folder import LedgerFolder
 from ingest.ledger.kafka_ledger import KafkaLedger
 from ingest.ledger.ledger import TopologyLedger
@@ -102,9 +102,7 @@ def run(file: str, *, until_end: bool = False, metrics_port: int = 0) -> dict[st
     topology = load_topology(file)
     log_lines("logfmt")
     collect_rarely()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     log, pause, standing = structlog.get_logger().bind(topology=topology.name), 0.0, HealthTracker()
     send_metrics(topology.name, "ledger")
     with announced(topology.name, "ledger", metrics_port):

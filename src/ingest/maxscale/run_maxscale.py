@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.process.file_running import announced
 from cdc.process.file_topology import load_topology
@@ -60,9 +60,7 @@ def run(file: str, options: CdcOptions, *, metrics_port: int = 0) -> None:
     if not users.path.exists():
         accounts = sorted(users.users())
         structlog.get_logger().warning("no users file: accounts of the sources may log in", users=accounts)
-    stop, standing = threading.Event(), HealthTracker()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop, standing = stop_event(), HealthTracker()
     with announced(topology.name, "maxscale", metrics_port):
         if metrics_port:
             serve_operation(metrics_port, lambda: (standing.judge(time.monotonic()), {}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from dataclasses import replace
 import structlog
 from prometheus_client import Counter, Gauge
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import Retriable, TailorbirdError, UsageError
 from cdc.model.extras import extras_named
 from cdc.model.polling import BACKLOG_LIMIT
@@ -38,11 +38,9 @@ def run(
     many numbers were assigned. Any number of processes may assign numbers of one table: they wait for each other.
     """
     assert source.poll is not None, "the command chooses polled sources"
-    stop = threading.Event()
+    stop = threading.Event() if once else stop_event()
     if not once:
         log_lines("json")
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
     success, late = [time.monotonic()], max(_LATE, 3 * source.poll.interval)
     SINCE.labels(source.name).set_function(lambda: time.monotonic() - success[0])
     if metrics_port:

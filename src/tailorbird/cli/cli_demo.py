@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import UsageError
 
 
@@ -54,9 +53,7 @@ def demo(
     topology = _topology_file(_named(file, sink, index))
     console = Console(stderr=True)
     for_seconds = _seconds(duration) if duration else None
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     # imported here so that `tailorbird --help` stays quick
     from tailorbird.cli.cli_demo_show import DemoOptions, show
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cdc.lifetime.proc_signals import stop_event
 from cdc.model.errors import Retriable
 from cdc.topology.topology import Topology
 from cdc.topology.versions import in_versions, version_name
@@ -60,9 +60,7 @@ def run(
     list(provision(topology, settling=60))  # another machine may be starting the same topology
     _note(declared)
     topology = in_versions(declared, kept_versions(declared.name))
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    stopped = stop_event()
     with Pipeline(topology, home=home(), page_port=page_port) as pipeline, ExitStack() as closing:
         pipeline.start(_reported_start)
         if page_port and topology.pages:
