@@ -36,7 +36,7 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
     if lacking := sorted(str(one) for one in reads - seen.schemas.keys()):
         return _uncompiled(topology, table, seen, lacking)
     try:
-        plan = compile_plan(topology, table, seen.schemas)
+        newest = plan = compile_plan(topology, table, seen.schemas)
     except TopologyError as error:  # the other tables continue without it
         return Change(action="refuse", kind="join", name=table.name, why=error.message, by="correct its query")
     if state is not None:
@@ -62,7 +62,11 @@ def _join(topology: Topology, table: Table, seen: SeenTopology) -> Change:
     if not state.complete:
         why = "it is running, and has not completed its first cut yet"
         return _reads(Change(action="join", kind="join", name=table.name, why=why, by="run"), topology, plan, seen)
-    return Change(action="keep", kind="join", name=table.name, why="its state matches the file's query")
+    why = "its state matches the file's query"
+    if plan.state_format != newest.state_format:
+        rebuilt = f"`tailorbird run {topology.file} --rebuild {table.name}`"
+        why += f"; it has format {plan.state_format} of an earlier version, and would be smaller after {rebuilt}"
+    return Change(action="keep", kind="join", name=table.name, why=why)
 
 
 def _uncompiled(topology: Topology, table: Table, seen: SeenTopology, lacking: list[str]) -> Change:
