@@ -11,8 +11,8 @@ _THRESHOLDS = (50_000, 20, 100)
 def collect_rarely() -> None:
     """Let Python look for cycles of garbage only every 50,000 objects, for the rest of the process.
 
-    With Python's own numbers, a batch of ten thousand records is traversed several times while it is in work, a tenth
-    of the ledger's time. A capture that starts with thousands of tables traverses them again and again, a third of its
-    time.
+    With Python's own numbers, a batch of ten thousand records is traversed several times while it is processed, which
+    takes a tenth of the ledger's time. A capture that starts with thousands of tables traverses them again and again,
+    which takes a third of its time.
     """
     gc.set_threshold(*_THRESHOLDS)

@@ -275,7 +275,7 @@ class KafkaLog:
 
     def _drop(self) -> None:
         """Forget the records that are in flight."""
-        with suppress(KafkaException, SystemError):
+        with suppress(KafkaException, SystemError, RuntimeError):  # the last one if it is closed already
             self._producer.purge()
             self._producer.flush(0)
 

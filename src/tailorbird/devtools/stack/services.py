@@ -75,8 +75,8 @@ MYSQL_FLAGS: Final[Mapping[str, str]] = {
     "max-connections": "200",
 }
 
-# HBase's Netty and Hadoop's caches access the JDK's internals.
 _MAJOR_COMPACTION: Final = 2  # times as long as HBase keeps rows in memory
+# HBase's Netty and Hadoop's caches access the JDK's internals.
 _HBASE_JVM: Final = (
     "-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true",
     "--add-modules=jdk.unsupported",
