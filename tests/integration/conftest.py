@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,13 @@ class CapturedDatabase:
     def by_hand(connected: Any) -> None:
         """Turn off autocommit for a connection."""
         connected.autocommit(False)
+
+    @contextmanager
+    def locked(self, table: str) -> Iterator[None]:
+        """Lock a table, so that a snapshot that reads it cannot end."""
+        with self.connection() as connected, connected.cursor() as cursor:
+            cursor.execute(f"LOCK TABLES {table} WRITE")
+            yield
 
     @staticmethod
     def sql_anywhere(*statements: str) -> None:

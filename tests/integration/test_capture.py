@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -86,9 +87,9 @@ def gateway_of(tmp_path: Path) -> Iterator[Callable[[Any], GatewayProcess]]:
 # captures of PostgreSQL that are killed: tests/databases/test_random_databases.py
 @pytest.fixture(params=["mysql", pytest.param("postgresql", marks=pytest.mark.matrix)])
 def database(request: pytest.FixtureRequest, capture: Callable[..., Any]) -> Any:
-    """Create a database with a table t to capture, on either server."""
+    """Create a database with tables t and u to capture, on either server."""
     make = capture if request.param == "mysql" else request.getfixturevalue("capture_postgres")
-    return make("t")
+    return make("t", "u")
 
 
 @pytest.mark.parametrize(("kills", "size"), [(4, 20_000), pytest.param(8, 80_000, marks=pytest.mark.matrix)])
@@ -100,7 +101,8 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
     """
     captured, random = database, Random(5)
     gateway = gateway_of(captured)
-    captured.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+    for table in "tu":
+        captured.sql(f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, v BIGINT)")
     rows = {key: key for key in range(size)}
     for start in range(0, len(rows), 10_000):
         captured.sql("INSERT INTO t VALUES " + ",".join(f"({key},{key})" for key in range(start, start + 10_000)))
@@ -108,6 +110,8 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
     traffic = Traffic(captured, 7, rows)
     traffic.start()
     snapshots = stopped = 0
+    lock = ExitStack()
+    lock.enter_context(captured.locked("u"))  # the first kill is in the snapshot, however fast the machine is
     try:
         for kill in range(kills):
             process = captured.start(*(gateway.options if kill % 2 == 0 else ()))
@@ -139,11 +143,13 @@ def test_killed_at_random_each_change_is_seen_exactly_once(
                 )
             process.send_signal(signal.SIGKILL)
             process.wait()
+            lock.close()
             position = captured.position()
             snapshots += position is None or position["snapshot"] == "running"
             stopped += 1
         assert traffic.failed is None
     finally:
+        lock.close()
         traffic.enough.set()
         traffic.join()
     process = captured.start(*gateway.options)
