@@ -8,9 +8,9 @@ raises Unrepresentable.
 
 from __future__ import annotations
 
-import base64
 import re
 import struct
+from binascii import a2b_hex, b2a_base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -82,8 +82,7 @@ def _date(value: bytes) -> str:
 def _moment(value: bytes) -> str:
     if value[4] != _DASH or value[-1] > _NINE:  # infinity; BC; a year of five digits
         raise Unrepresentable(f"{value.decode()} is not a time in the years 1 to 9999")
-    shown = value.decode()
-    return f"{shown[:10]}T{shown[11:]}Z"
+    return value.decode().replace(" ", "T") + "Z"
 
 
 def _moment_in_zone(value: bytes) -> str:
@@ -101,7 +100,7 @@ def _clock(value: bytes) -> str:
 def _bytes(value: bytes) -> str:
     if value[:2] != b"\\x":
         raise Unrepresentable("bytes that are not in hexadecimal")
-    return base64.b64encode(bytes.fromhex(value[2:].decode())).decode()
+    return b2a_base64(a2b_hex(value[2:]), newline=False).decode()
 
 
 def _point(value: bytes) -> Struct:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -17,6 +17,10 @@ from ingest.postgres.column_types import PgTypes, Read, text
 from ingest.postgres.harmless import Member
 from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
 from ingest.records.row_json import ColumnForm, RowFunction, row_function
+
+TupleFunction = Callable[[bytes, int], tuple[Row, int]]
+# functions that are simple enough to be written into a generated one
+_READS: Mapping[Read, str] = {int: "int(data[start:at])", text: "data[start:at].decode()"}
 
 
 class TableShown(NamedTuple):
@@ -39,7 +43,11 @@ class TableShown(NamedTuple):
 
 
 class RelationRows:
-    """Decoder of the tuples of one relation message."""
+    """Decoder of the tuples of one relation message.
+
+    `row` returns the row of the tuple at a byte, and the offset after it. Columns that the tuple omits are absent. It
+    raises ValueError or ArithmeticError if a value has no canonical form; `judged` decodes such a tuple.
+    """
 
     def __init__(self, relation: LoggedRelation, types: PgTypes) -> None:
         self.relation = relation
@@ -49,25 +57,7 @@ class RelationRows:
         )
         self.key = frozenset(column.name for column in relation.columns if column.key)
         self.width = len(self._reads)
-
-    def row(self, data: bytes, at: int) -> tuple[Row, int]:
-        """Return the row of the tuple at byte `at`, and the offset after it. Columns that the tuple omits are absent.
-
-        Raises ValueError if a value has no canonical form; `judged` decodes such a tuple.
-        """
-        row: dict[str, Canonical] = {}
-        at += 2
-        for name, read in self._reads:
-            kind = data[at]
-            if kind == TEXT:
-                start = at + 5
-                at = start + U32(data, at + 1)[0]
-                row[name] = read(data[start:at])
-            else:
-                at += 1
-                if kind == NULL:
-                    row[name] = None
-        return row, at
+        self.row = tuple_function(self._reads)
 
     def judged(self, data: bytes, at: int) -> tuple[Image, int]:
         """Return the same as `row`, but as a RefusedImage if values have no canonical form.
@@ -98,6 +88,54 @@ class RelationRows:
             refused = {name: why for name, why in image.columns.items() if name in self.key}
             return (RefusedImage(values=kept, columns=refused) if refused else kept), at
         return kept, at
+
+
+@lru_cache(4096)  # each session, and each change of another table, describes a table again
+def tuple_function(columns: tuple[tuple[str, Read], ...]) -> TupleFunction:
+    """Return the function from a message and a tuple's offset in it to its row, and the offset after it.
+
+    It is generated for each table, without a loop over the columns. Like `_read_row`, it raises what the columns'
+    functions raise.
+    """
+    lines = ["def row(data, begin):", " at = begin + 2"]
+    for number, (_, read) in enumerate(columns):
+        value = _READS.get(read, f"r{number}(data[start:at])")
+        lines += [
+            " kind = data[at]",
+            f" if kind == {TEXT}:",
+            "  start = at + 5",
+            "  at = start + U32(data, at + 1)[0]",
+            f"  c{number} = {value}",
+            f" elif kind == {NULL}:",
+            f"  c{number} = None",
+            "  at += 1",
+            " else: return read_row(columns, data, begin)",
+        ]
+    members = ", ".join(f"n{number}: c{number}" for number in range(len(columns)))
+    lines.append(f" return {{{members}}}, at")
+    scope: dict[str, Any] = {"U32": U32, "columns": columns, "read_row": _read_row}
+    scope |= {f"n{number}": name for number, (name, _) in enumerate(columns)}
+    scope |= {f"r{number}": read for number, (_, read) in enumerate(columns)}
+    exec("\n".join(lines), scope)  # only numbers of columns are in the text
+    found: TupleFunction = scope["row"]
+    return found
+
+
+def _read_row(columns: tuple[tuple[str, Read], ...], data: bytes, at: int) -> tuple[Row, int]:
+    """Return the row of a tuple that can omit columns, and the offset after it."""
+    row: dict[str, Canonical] = {}
+    at += 2
+    for name, read in columns:
+        kind = data[at]
+        if kind == TEXT:
+            start = at + 5
+            at = start + U32(data, at + 1)[0]
+            row[name] = read(data[start:at])
+        else:
+            at += 1
+            if kind == NULL:
+                row[name] = None
+    return row, at
 
 
 def keyed(image: Image, key: tuple[str, ...]) -> Image:
