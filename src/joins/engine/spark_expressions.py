@@ -99,8 +99,8 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     """Append computed values to the whole rows among a fragment's messages (k, m), and apply WHERE.
 
     A whole row that does not satisfy WHERE becomes a delete. A row in which an expression failed also causes a
-    `REFUSED` row, which names the fragment as `named`. Other messages pass. Call it only if the fragment has
-    something to compute."""
+    `REFUSED` row, which names the fragment as `named`. Other messages pass. In a change with both images, `m` becomes
+    NULL for an image that does not satisfy WHERE. Call it only if the fragment has something to compute."""
     put, gone = (ROW_PUT, ROW_GONE) if fragment.outlet == SINK else (DIM_PUT, DIM_GONE)
     wanted = fragment.finish
     # of a change with both images, both are whole rows; only the one after it can be a dead letter
@@ -128,18 +128,18 @@ def finish(rows: DataFrame, fragment: Fragment, named: str) -> DataFrame:
     parts = ", ".join(f"',', {text}" for text in behind)
     added = f"concat(m, encode(concat({parts}), 'UTF-8'))" if behind else "m"
     ended = f"concat({_byte(gone)}, {_VERSION}, X'00000000')"
-    if both:  # such an image has no effect instead
+    # Such an image has no effect instead: `Combine` ignores NULL. Spark would move a filter for it to where it parses
+    # the JSON again for each value.
+    if both:
         ended = f"IF(substring(m, 1, 1) = {_byte(put)}, {ended}, NULL)"
     reported = opened.selectExpr(
         "k", "m", "reason", f"CASE WHEN holds THEN {added} WHEN NOT holds THEN {ended} ELSE m END AS whole"
     )
     if reason is None:
-        finished = reported.selectExpr("k", "whole AS m")
-    else:
-        whole = "named_struct('k', k, 'm', whole)"
-        rows_and_letters = f"IF(reason IS NULL, array({whole}), array({whole}, {_dead_letter(named)}))"
-        finished = reported.selectExpr(f"inline({rows_and_letters})")
-    return finished.where("m IS NOT NULL") if both else finished
+        return reported.selectExpr("k", "whole AS m")
+    whole = "named_struct('k', k, 'm', whole)"
+    rows_and_letters = f"IF(reason IS NULL, array({whole}), array({whole}, {_dead_letter(named)}))"
+    return reported.selectExpr(f"inline({rows_and_letters})")
 
 
 def _byte(number: int) -> str:

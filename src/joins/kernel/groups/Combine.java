@@ -67,6 +67,7 @@ public final class Combine implements MapPartitionsFunction<Object, Object> {
 
     void take(Tuple2 one) {
       byte[] k = (byte[]) one._1(), message = (byte[]) one._2();
+      if (message == null) return; // an image of a change that does not satisfy WHERE
       if (message[0] == Message.EXACT_BEFORE || message[0] == Message.EXACT_AFTER) {
         takeRow(message);
         return;
