@@ -268,3 +268,18 @@ def test_filter_over_values_is_true_or_false(spark: SparkSession) -> None:
     values = spark.createDataFrame(images, "image array<string>")
     held = values.selectExpr(f"{predicate(node.filter, 'image', node.types)} AS x").collect()
     assert [row.x for row in held] == [True, False, False, False, False]
+
+
+@pytest.mark.parametrize("rows", ["shop.t", "shop.t JOIN shop.u ON t.n = u.id"])
+def test_a_row_is_parsed_once(spark: SparkSession, rows: str) -> None:
+    """Spark copies an expression into a filter, and evaluates it there for each value that the filter uses."""
+    asked = Case(
+        tables={"shop.t": {"key": ["id"], **COLUMNS}, "shop.u": {"key": ["id"], "id": "int", "low": "int"}},
+        query=f"SELECT t.s, max(t.d) AS most FROM {rows} WHERE t.tiny BETWEEN t.n AND t.big GROUP BY t.s",
+        row_key=["s"],
+        history=[],
+    )
+    fragment = asked.plan().fragments[0]
+    assert fragment.adds_up or fragment.retracts
+    optimized = finish(stored(spark, []), fragment, "table wide")._jdf.queryExecution().optimizedPlan().toString()
+    assert optimized.count("from_json(") == 1
