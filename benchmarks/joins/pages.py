@@ -58,11 +58,12 @@ AGGREGATES: Final = Template(
         """Both engines read the same Debezium JSON files on the same machine, one after the other, and discard their
         output. The time is from the start of the query to its end. Flink has RocksDB, mini-batches and two-phase
         aggregation.""",
-        """**Two configurations of Flink.** Tailorbird never counts a change twice: changes that capture marks as exact are
-        added up, and for others it stores each row ([ADR 100](../adr/0100-groups-add-up-exact-changes.md)). Flink has
-        the same guarantee with `table.exec.source.cdc-events-duplicate`; this is the figure to compare with. By
+        """**Two configurations of Flink.** Tailorbird never counts a change twice: changes that capture marks as exact
+        are added up, and for others it stores each row ([ADR 100](../adr/0100-groups-add-up-exact-changes.md)). Flink
+        has the same guarantee with `table.exec.source.cdc-events-duplicate`; this is the figure to compare with. By
         default Flink trusts its source and stores no row if the query only counts; the last line of each query shows
-        that figure, too ([ADR 34](../adr/0034-compared-with-a-peer-of-the-same-guarantee.md)).""",
+        that figure, too ([ADR
+        34](../adr/0034-compared-with-a-peer-of-the-same-guarantee.md)).""",
     ),
     queries="""queries (`benchmarks/joins/aggregates.py`): `revenue` groups a join by customer, `global` has one group,
     and in `hot_group` nine tenths of the rows are in one group; `distinct` counts different values; `q4` is NEXMark's
