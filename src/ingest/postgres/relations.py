@@ -19,6 +19,9 @@ from ingest.postgres.messages import NULL, TEXT, U32, LoggedRelation
 from ingest.records.row_json import ColumnForm, RowFunction, row_function
 
 TupleFunction = Callable[[bytes, int], tuple[Row, int]]
+# Rows of a table until a function is generated for it, which takes the time of as many rows. A function has 9 KB, too
+# much for thousands of tables with few changes.
+GENERATED_AFTER = 1000
 # functions that are simple enough to be written into a generated one
 _READS: Mapping[Read, str] = {int: "int(data[start:at])", text: "data[start:at].decode()"}
 
@@ -43,11 +46,7 @@ class TableShown(NamedTuple):
 
 
 class RelationRows:
-    """Decoder of the tuples of one relation message.
-
-    `row` returns the row of the tuple at a byte, and the offset after it. Columns that the tuple omits are absent. It
-    raises ValueError or ArithmeticError if a value has no canonical form; `judged` decodes such a tuple.
-    """
+    """Decoder of the tuples of one relation message."""
 
     def __init__(self, relation: LoggedRelation, types: PgTypes) -> None:
         self.relation = relation
@@ -57,7 +56,17 @@ class RelationRows:
         )
         self.key = frozenset(column.name for column in relation.columns if column.key)
         self.width = len(self._reads)
-        self.row = tuple_function(self._reads)
+        self._decoded = 0
+
+    def row(self, data: bytes, at: int) -> tuple[Row, int]:
+        """Return the row of the tuple at byte `at`, and the offset after it. Columns that the tuple omits are absent.
+
+        Raises ValueError or ArithmeticError if a value has no canonical form; `judged` decodes such a tuple.
+        """
+        self._decoded += 1
+        if self._decoded == GENERATED_AFTER:
+            self.row = tuple_function(self._reads)  # type: ignore[assignment, method-assign]
+        return _read_row(self._reads, data, at)
 
     def judged(self, data: bytes, at: int) -> tuple[Image, int]:
         """Return the same as `row`, but as a RefusedImage if values have no canonical form.
@@ -90,12 +99,11 @@ class RelationRows:
         return kept, at
 
 
-@lru_cache(4096)  # each session, and each change of another table, describes a table again
+@lru_cache(256)  # each session describes its tables again
 def tuple_function(columns: tuple[tuple[str, Read], ...]) -> TupleFunction:
     """Return the function from a message and a tuple's offset in it to its row, and the offset after it.
 
-    It is generated for each table, without a loop over the columns. Like `_read_row`, it raises what the columns'
-    functions raise.
+    It is generated for the table, without a loop over the columns, and raises what the columns' functions raise.
     """
     lines = ["def row(data, begin):", " at = begin + 2"]
     for number, (_, read) in enumerate(columns):

@@ -1,4 +1,4 @@
-"""Generated decoders of tuples: for every pattern of values, NULLs and omitted columns, the same as a plain loop."""
+"""Decoders of tuples: a plain loop, and functions that are generated for tables with many changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from ingest.postgres.column_types import PLAIN, Read, text
-from ingest.postgres.relations import tuple_function
+from ingest.postgres.column_types import PLAIN, PgType, PgTypes, text
+from ingest.postgres.messages import LoggedRelation, RelationColumn
+from ingest.postgres.relations import GENERATED_AFTER, RelationRows, tuple_function
 
 # by type: a text of the server, and its canonical value
 VALUES = {
@@ -20,7 +21,6 @@ VALUES = {
     "time": (b"24:00:00", "24:00:00"), "uuid": (b"aa", "aa"), "jsonb": ('{"ä": 1}'.encode(), '{"ä": 1}'),
     "bytea": (b"\\x00ffAB", base64.b64encode(b"\x00\xff\xab").decode()),
 }  # fmt: skip
-COLUMNS: tuple[tuple[str, Read], ...] = tuple((f'{kind} "{{\n', PLAIN[kind][1]) for kind in VALUES)
 
 
 def tuple_of(values: list[bytes | str]) -> bytes:
@@ -29,21 +29,31 @@ def tuple_of(values: list[bytes | str]) -> bytes:
     return struct.pack(">H", len(values)) + b"".join(said)
 
 
+@pytest.fixture
+def rows() -> RelationRows:
+    """Return the decoder of a table that has a column of each type."""
+    types = PgTypes(lambda: [PgType(oid=oid, name=name) for oid, name in enumerate(VALUES)])
+    columns = tuple(RelationColumn(f'{name} "{{\n', oid, -1, False) for oid, name in enumerate(VALUES))
+    return RelationRows(LoggedRelation(1, "public", "t", "d", columns), types)
+
+
 @pytest.mark.parametrize("omits", [False, True])
-def test_every_pattern(omits: bool) -> None:
+def test_every_pattern_with_and_without_a_generated_function(rows: RelationRows, omits: bool) -> None:
     random = Random(7)
-    row_of = tuple_function(COLUMNS)
-    for _ in range(500):
+    decoders = set()
+    for _ in range(GENERATED_AFTER + 500):
+        decoders.add(rows.row)
         logged = list[bytes | str]()
         wanted = {}
-        for (name, _), (value, canonical) in zip(COLUMNS, VALUES.values(), strict=True):
+        for name, (value, canonical) in VALUES.items():
             kind = random.choice("tttn" + "u" * omits)
             logged.append(value if kind == "t" else kind)
             if kind != "u":
-                wanted[name] = canonical if kind == "t" else None
+                wanted[f'{name} "{{\n'] = canonical if kind == "t" else None
         data = b"before" + tuple_of(logged)
-        assert row_of(data + b"after", 6) == (wanted, len(data))
-        assert list(row_of(data, 6)[0]) == list(wanted)
+        assert rows.row(data + b"after", 6) == (wanted, len(data))
+        assert list(rows.row(data, 6)[0]) == list(wanted)
+    assert len(decoders) == 2
 
 
 @pytest.mark.parametrize(
