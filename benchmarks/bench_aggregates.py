@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.bench_joins import per_batch
+from benchmarks.bench_joins import paced
 from benchmarks.ending import end
 from benchmarks.joins.aggregates import aggregate_shapes
 from benchmarks.joins.compare_commits import compare_commits, is_commit
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _written(shape: Shape, data: Path) -> int:
     """Write a shape's log, and return the number of changes. The times of its rows begin half a minute ago."""
-    return write_log(shape, data, per_batch=per_batch(shape), start_ms=time.time_ns() // 1_000_000 - 30_000)
+    return write_log(shape, data, per_batch=paced(shape), start_ms=time.time_ns() // 1_000_000 - 30_000)
 
 
 def _renewed(shape: Shape, data: Path) -> Path:

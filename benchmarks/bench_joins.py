@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from benchmarks.joins.report import (
 from benchmarks.joins.workload import Shape, shapes, write_log
 from joins.kernel.proc_kernel import build
 
+FIRST, MOST = 20_000, 200_000  # changes of a batch: the first, and the default of `max_changes_per_batch`
 SHAPES = ("n1", "star", "snowflake", "hot")
 ROOT = Path(__file__).parent.parent
 
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in names:
             shape = _shape(name, options.scale)
             data = Path(folder) / name
-            changes = write_log(shape, data, per_batch=per_batch(shape))
+            changes = write_log(shape, data, per_batch=paced(shape))
             theirs = run([flink], "engine_flink", name, options.scale, data, changes)
             ours = run([sys.executable], "engine_tailorbird", name, options.scale, data, changes)
             shutil.rmtree(data)
@@ -104,11 +105,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _log_of(name: str, data: Path, *, scale: float) -> int:
     shape = _shape(name, scale)
-    return write_log(shape, data, per_batch=per_batch(shape))
+    return write_log(shape, data, per_batch=paced(shape))
 
 
-def per_batch(shape: Shape) -> int:
-    return max(1000, min(50_000, shape.changes // 20))
+def paced(shape: Shape) -> Callable[[int], int]:
+    """Return the changes of batch n, as a join that is far behind reads them from Kafka (`Pace.java`).
+
+    Such batches take less than 4 s. So they grow fourfold, the first one less because its code is not compiled yet,
+    up to the default of `max_changes_per_batch`. In a short run they are smaller, as its halves are compared."""
+    most = max(1000, min(MOST, shape.changes // 10))
+    return lambda batch: min(most, (FIRST, 2 * FIRST, 8 * FIRST, MOST)[min(batch, 3)])
 
 
 def _growth(scale: float, folder: Path) -> tuple[list[Reading], list[Reading]]:
@@ -126,7 +132,7 @@ def _warm(name: str, scale: float, folder: Path) -> Reading:
     """Run Tailorbird; return the reading without the batches that only fill the tables."""
     shape = _shape(name, scale)
     data, per_batch = folder / name, max(1000, int(50_000 * scale))
-    changes = write_log(shape, data, per_batch=per_batch)
+    changes = write_log(shape, data, per_batch=lambda batch: per_batch)
     filled = sum(1 for _ in range(0, shape.filling(), per_batch))
     reading = run([sys.executable], "engine_tailorbird", name, scale, data, changes)
     shutil.rmtree(data)

@@ -98,7 +98,7 @@ def test_the_steady_star_is_judged_by_its_halves_alone() -> None:
 @pytest.mark.parametrize("name", ["star", "steady", "growth10"])
 def test_a_log_fills_its_tables_first_and_has_the_reported_changes(name: str, tmp_path: Path) -> None:
     shape: Shape = next(shape for found, shape in shapes(0.001).items() if found == name)
-    assert write_log(shape, tmp_path, per_batch=shape.filling()) == shape.changes
+    assert write_log(shape, tmp_path, per_batch=lambda batch: shape.filling()) == shape.changes
     filling = "".join(path.read_text() for path in sorted(tmp_path.rglob("part-00000-*.json")))
     assert filling.count('"op":"c"') == shape.filling()
     later = "".join(path.read_text() for path in sorted((tmp_path / "orders").glob("part-0000[1-9]-*.json")))

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -167,21 +168,20 @@ def shapes(scale: float) -> dict[str, Shape]:
     }
 
 
-def write_log(shape: Shape, folder: Path, per_batch: int, start_ms: int = 0) -> int:
+def write_log(shape: Shape, folder: Path, per_batch: Callable[[int], int], start_ms: int = 0) -> int:
     """Write a shape's log; return the number of changes.
 
-    `per_batch` changes of all tables together form one batch of files. `start_ms` is the time of the first row.
+    Batch n, counted from 0, has `per_batch(n)` changes of all tables together, and is one file per table and
+    partition. `start_ms` is the time of the first row.
     """
     log = _Log(shape, random.Random(7), start_ms)
     count, batch = 0, 0
     changes = log.changes()
     while True:
         files: dict[tuple[str, int], list[str]] = {}
-        for table, key, line in changes:
+        for table, key, line in islice(changes, per_batch(batch)):
             files.setdefault((table, key % PARTITIONS), []).append(line)
             count += 1
-            if count % per_batch == 0:
-                break
         if not files:
             return count
         for each in shape.logged:

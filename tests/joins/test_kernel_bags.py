@@ -34,7 +34,10 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, java = tmp_path_factory.mktemp("classes"), shutil.which("java")
     assert java is not None
     with pytest.MonkeyPatch.context() as patch:
-        ours = [Path(__file__).with_name(f"{name}.java") for name in ("KernelBags", "KernelSpans", "OpenIterators")]
+        ours = [
+            Path(__file__).with_name(f"{name}.java")
+            for name in ("KernelBags", "KernelSpans", "KernelPace", "OpenIterators")
+        ]
         every = [*proc_kernel.sources(), *ours]
         patch.setattr(proc_kernel, "sources", lambda: every)
         proc_kernel.with_janino(java, folder)
@@ -95,6 +98,26 @@ def test_spans_are_those_of_the_specification(classes: Path) -> None:
     ]
     wrong = [one for one in zip(lines, rows, found, strict=True) if one[1] != one[2]]
     assert not wrong, wrong[:3]
+
+
+@pytest.mark.parametrize(
+    ("most", "batches", "limits"),
+    [
+        (200_000, "2000 1 500 1 1000 1 4000 1", [20_000, 40_000, 160_000, 200_000, 200_000]),  # a batch takes about 4 s
+        (
+            200_000,
+            "8000 1 40000 1 400000 1 4000 1",
+            [20_000, 10_000, 2500, 1000, 1000],
+        ),  # a slow sink
+        (200_000, "-10 0 1000 1 -90000 9 1000 1", [20_000, 20_000, 80_000, 80_000, 200_000]),  # small ones do not count
+        (200_000, "100 64 100 256 100 9999", [20_000, 40_000, 20_000, 5000]),  # at most about 128 MiB
+        (10, "10 0 90000 0 10 0", [10, 10, 10, 10]),
+    ],
+)
+def test_pace(classes: Path, most: int, batches: str, limits: list[int]) -> None:
+    """The limit of changes follows the time and the bytes of the batches that reach it."""
+    printed = ran(classes, str(most), *batches.split(), main="KernelPace")
+    assert [int(line) for line in printed.split()] == limits
 
 
 def value(kind: Kind, chance: random.Random) -> Canonical:

@@ -242,7 +242,7 @@ class Table:
     salt_buckets: int
     sink: SinkKind = "hbase"
     state_partitions: int | None = None
-    max_changes_per_batch: int = 20_000
+    max_changes_per_batch: int = 200_000
     schema_change_behavior: SchemaChangeBehavior = "evolve"
 
 

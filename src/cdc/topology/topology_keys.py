@@ -37,7 +37,9 @@ COPY: Keys = {
         form=number(1, 1000), about="Partitions of the join's state. Default: half of the driver's cores, at least 2."
     ),
     "max_changes_per_batch": DeclaredKey(
-        form=number(1, 10_000_000), about="The approximate maximum of changes per batch.", default="20000"
+        form=number(1, 10_000_000),
+        about="The approximate maximum of changes per batch. A batch has fewer if it would take longer than about 4 s.",
+        default="200000",
     ),
     "sink": DeclaredKey(
         form=one_of(*get_args(SinkKind)),

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-
-import orjson
-import pyarrow as pa
 
 from cdc.otel.http_spans import Tracer
 from cdc.otel.stages import CAPTURE, join_stage, sink_stage
 from joins.runtime.cuts import Positions
 from joins.runtime.sink import Report
-from joins.stores.sink_interfaces import Writer
-
-_REPORT = "report"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +27,6 @@ class BatchTraces:
     def __init__(self, table: str, tracer: Tracer | None) -> None:
         self._table, self._tracer = table, tracer
         self._times = BatchTimes()
-
-    @property
-    def on(self) -> bool:
-        """Return whether changes are traced."""
-        return self._tracer is not None
 
     def begun(self, batch: int) -> None:
         """Note that a batch begins."""
@@ -67,25 +55,3 @@ class BatchTraces:
                 change, sink, parent=join, began_ns=times.reached_ns, ended_ns=ended,
                 attributes={**attributes, "tailorbird.rows_written_ns": times.written_ns},
             )  # fmt: skip
-
-
-def timed(write: Writer, clock_ns: Callable[[], int] = time.time_ns) -> Writer:
-    """Return a writer whose report contains when its first rows arrived."""
-
-    def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reached: list[int] = []
-
-        def noted() -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                if batch.num_rows and not reached:
-                    reached.append(clock_ns())
-                yield batch
-
-        for found in write(noted()):
-            reports = [
-                orjson.dumps({**orjson.loads(one.as_py()), "reached_ns": reached[0] if reached else 0})
-                for one in found.column(_REPORT)
-            ]
-            yield pa.RecordBatch.from_arrays([pa.array(reports, pa.binary())], [_REPORT])
-
-    return written

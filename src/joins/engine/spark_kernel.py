@@ -76,12 +76,17 @@ def finished(rows: DataFrame, plan: Plan, fragment: Fragment) -> DataFrame:
     return finish(rows, fragment, named)
 
 
-def _step(name: str, rows: DataFrame, program: str) -> DataFrame:
-    session: Any = rows.sparkSession
+def kernel_of(session: Any) -> Any:
+    """Return the Java package of the kernel, whose classes may have been added to a running JVM."""
     jvm = session.sparkContext._jvm
-    if not callable(getattr(jvm.tailorbird.kernel, name)):
+    if not callable(jvm.tailorbird.kernel.Router):
         # only threads with this class loader see a jar added to a running JVM; py4j has one thread per Python thread
         jvm.java.lang.Thread.currentThread().setContextClassLoader(
             session._jsparkSession.sharedState().jarClassLoader()
         )
-    return DataFrame(getattr(jvm.tailorbird.kernel, name).apply(rows._jdf, program), session)
+    return jvm.tailorbird.kernel
+
+
+def _step(name: str, rows: DataFrame, program: str) -> DataFrame:
+    session: Any = rows.sparkSession
+    return DataFrame(getattr(kernel_of(session), name).apply(rows._jdf, program), session)

@@ -10,12 +10,11 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
-import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,11 +23,11 @@ from cdc.model.errors import Retriable, TailorbirdError
 from cdc.stored.layout import Layout
 from joins.engine.file_checkpoint import QueryCheckpoint, QueryRecord, clock_of
 from joins.engine.http_metrics import JoinMetrics
-from joins.engine.http_tracing import BatchTraces, timed
-from joins.engine.proc_worker import settle
+from joins.engine.http_tracing import BatchTraces
+from joins.engine.proc_worker import measured
 from joins.engine.progress import Operator
 from joins.engine.spark_by_time import set_up_by_time
-from joins.engine.spark_kernel import finished, kernel_flow
+from joins.engine.spark_kernel import finished, kernel_flow, kernel_of
 from joins.engine.spark_state import stores
 from joins.kernel.program import SafeOffsets, program_of
 from joins.query.plan import Plan
@@ -36,7 +35,7 @@ from joins.runtime.cuts import Cuts, Lag, Offsets, Positions, covers, merged
 from joins.runtime.sink import Report
 from joins.stores.kafka_cut_positions import PositionsLog
 from joins.stores.proc_retry import patiently, report_waiting
-from joins.stores.sink_interfaces import Clock, Cut, Run, Target, Writer
+from joins.stores.sink_interfaces import Clock, Cut, Run, Target
 
 _ASK_STATE_EVERY_MS = 10_000
 _PAUSE = 0.2
@@ -46,6 +45,7 @@ TICK = "1 second"  # the time between batches of a query with conditions on the 
 log = structlog.get_logger()
 T = TypeVar("T")
 _REPORT = "report binary"
+PACED_KAFKA = "tailorbird.kernel.PacedKafka"
 
 
 def start_query(
@@ -62,8 +62,9 @@ def start_query(
 ) -> StreamingQuery:
     """Start the query. It resumes from its checkpoint, or begins at the beginning of the log.
 
-    A batch has at most about `max_changes` changes, however large the lag. `kafka`: properties of Java's clients of
-    the brokers, without secrets. `ends` and `tombstone_ms` are as in `program_of`.
+    However large the lag, a batch has at most about `max_changes` changes, and fewer if they take longer than some
+    seconds (`Pace.java`). `kafka`: properties of Java's clients of the brokers, without secrets. `ends` and
+    `tombstone_ms` are as in `program_of`.
     """
     parts = program_of(
         plan,
@@ -77,10 +78,12 @@ def start_query(
     )
     sources = sum(len(part.readers) for part in parts)
     set_up_by_time(spark, plan)
+    name = f"{plan.sink.topology}.{plan.sink.table}"
+    sink.pace = _pace(spark, name, max_changes)
 
     def read(topics: tuple[str, ...]) -> DataFrame:
         return (
-            spark.readStream.format("kafka")
+            spark.readStream.format(PACED_KAFKA)
             .options(**{f"kafka.{name}": value for name, value in kafka.items()})
             .option("kafka.isolation.level", "read_committed")
             # a range of committed records ends with a commit marker, after which the consumer waits for more records:
@@ -89,15 +92,21 @@ def start_query(
             .option("subscribe", ",".join(topics))
             .option("startingOffsets", "earliest")
             .option("failOnDataLoss", "true")
-            .option("maxOffsetsPerTrigger", max(1, max_changes // sources))
+            .option("pace", name)
+            .option("share", sources)
             .load()
         )
 
     rows = finished(kernel_flow(read, parts, plan).select("k", "m"), plan, plan.last)
-    writer = rows.writeStream.outputMode("append").queryName(f"{plan.sink.topology}.{plan.sink.table}")
+    writer = rows.writeStream.outputMode("append").queryName(name)
     if plan.by_clock:
         writer = writer.trigger(processingTime=TICK)
     return writer.option("checkpointLocation", checkpoint).foreachBatch(sink.write).start()
+
+
+def _pace(spark: SparkSession, name: str, max_changes: int) -> Any:
+    kernel: Any = kernel_of(spark)
+    return kernel.Pace.of(name, max_changes)
 
 
 def reports(query: StreamingQuery, after: int) -> list[Mapping[str, Any]]:
@@ -123,6 +132,7 @@ class BatchSink:
       restarted.
     - `void`: the topics were compacted while they were read, or what was added up is not reliable (`PhaseEndedError`).
       The run must begin again, with the new `exact_from` (`QueryRecord`).
+    - `pace`: Java's `Pace`, which learns the time and bytes of each batch; None before the query starts.
     - `thinned`: by topic, the number of records that have disappeared since the run began."""
 
     def __init__(
@@ -146,6 +156,8 @@ class BatchSink:
         self.metrics, self.stopped, self.thinned = metrics, stopped, thinned
         self.failure: TailorbirdError | None = None
         self.raised = self.void = False
+        self.pace: Any = None
+        self._bytes = 0  # of the last batch
         self.exact_from: Mapping[str, int] = record.exact_from
         self.state: tuple[Operator, ...] = ()
         self._state_at = 0
@@ -190,6 +202,8 @@ class BatchSink:
             raise
         finally:
             self.metrics.health.ended()
+        if self.pace is not None:
+            self.pace.took(round(1000 * (time.monotonic() - began)), self._bytes)
         while self._early(time.monotonic() - began):
             time.sleep(_PAUSE)
 
@@ -206,7 +220,7 @@ class BatchSink:
             rows = rows.repartition("k").sortWithinPartitions("k")
         self.traces.begun(batch)
         writer = self.sink.writer(self.plan, self.layout, batch)
-        write = settling(timed(writer) if self.traces.on else writer)
+        write = measured(writer)
         report = Report()
         try:
             reports = rows.mapInArrow(write, _REPORT).collect()
@@ -219,6 +233,7 @@ class BatchSink:
         self.keep(batch, report)
         self._finish(batch, clock)
         self.total.merge(report)
+        self._bytes = report.bytes
         self.metrics.written(batch, report)
         if self.clock_ms() - self._state_at > _ASK_STATE_EVERY_MS:
             self._state_at, self.state = self.clock_ms(), stores(rows.sparkSession)
@@ -349,15 +364,3 @@ class BatchSink:
             return patiently(action, waiting, self.stopped)
         finally:
             health.resumes(thread)
-
-
-def settling(write: Writer) -> Writer:
-    """Return a writer that calls `write`, and then excludes what the worker has loaded from garbage collection.
-
-    See `joins.engine.proc_worker.settle`."""
-
-    def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from write(batches)
-        settle()
-
-    return written

@@ -50,7 +50,8 @@ class Report:
 
     `late` is the part of `refused` that came too late for a join by time. `settled` is the number of dead-letter
     records of earlier batches whose rows were accepted now. `truncation_points` are those of the batch's markers.
-    `reached_ns`: for a traced join, when the first row reached its sink (ns since 1970); 0: none did."""
+    `reached_ns`: for a traced join, when the first row reached its sink (ns since 1970); 0: none did. `bytes`: the size
+    of the rows that the sink received."""
 
     rows_put: int = 0
     rows_gone: int = 0
@@ -59,6 +60,7 @@ class Report:
     settled: int = 0
     truncation_points: list[tuple[str, int, int]] = field(default_factory=list)
     reached_ns: int = 0
+    bytes: int = 0
 
     def add(self, writes: Writes) -> None:
         """Count the writes of a chunk."""
@@ -81,6 +83,7 @@ class Report:
         self.settled += other.settled
         self.truncation_points += other.truncation_points
         self.reached_ns = min(filter(None, (self.reached_ns, other.reached_ns)), default=0)
+        self.bytes += other.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
