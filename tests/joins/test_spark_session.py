@@ -24,14 +24,14 @@ from joins.engine.spark_session import close_session, jvm_exit_code, open_sessio
 
 def found(_):
     import pyspark
-    return pyspark.__file__
+    return pyspark.__file__, os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED")
 
 signal.signal(signal.SIGINT, lambda *_: print("heard"))
 scratch, loaded = map(Path, sys.argv[1:])
 spark = open_session("first", partitions=1, scratch=scratch, jvm=f"-Xlog:class+load:file={loaded}")
 os.killpg(0, signal.SIGINT)
 print(spark.range(7).count())
-print(*spark.sparkContext.parallelize([0], 1).map(found).collect())
+print(*spark.sparkContext.parallelize([0], 1).map(found).first())
 print("undisturbed", file=sys.stderr)
 process = spark.sparkContext._gateway.proc
 os.kill(process.pid, signal.SIGSTOP)
@@ -94,7 +94,13 @@ def test_ctrl_c_is_left_to_whoever_opened_the_session(sessions: Sessions) -> Non
 @pytest.mark.long
 def test_workers_have_the_installed_pyspark(sessions: Sessions) -> None:
     """Spark's zip would take five times as long."""
-    assert sessions.output[2] == str(SPARK / "__init__.py")
+    assert sessions.output[2].split()[0] == str(SPARK / "__init__.py")
+
+
+@pytest.mark.long
+def test_workers_use_unix_sockets(sessions: Sessions) -> None:
+    """Over TCP each small batch waits 40 ms."""
+    assert sessions.output[2].split()[1] == "True"
 
 
 @pytest.mark.long
