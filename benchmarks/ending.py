@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from cdc.model.errors import TailorbirdError
+
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130
 
@@ -32,10 +34,15 @@ def ended_once() -> Iterator[None]:
 
 
 def end(main: Callable[[], int]) -> int:
-    """Run a benchmark and return its exit code, or 130 if a signal ended it and the processes that it started."""
+    """Run a benchmark and return its exit code, or 130 if a signal ended it and the processes that it started.
+
+    An expected error, such as a server that does not run, is one line."""
     with ended_once():
         try:
             return main()
         except KeyboardInterrupt:
             print("interrupted; all started processes are stopped", file=sys.stderr)
             return INTERRUPTED
+        except TailorbirdError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ending import end
+from cdc.model.errors import UsageError
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = sorted(
     path
@@ -47,6 +50,14 @@ def test_a_signal_stops_the_started_processes(number: signal.Signals) -> None:
     assert (process.returncode, said) == (130, f"stopped {-signal.SIGTERM}\n")
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
+
+
+def test_an_expected_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> int:
+        raise UsageError("no server at 127.0.0.1:3307", "tailorbird stack up")
+
+    assert end(main) == UsageError.exit_code
+    assert capsys.readouterr().err == "no server at 127.0.0.1:3307; tailorbird stack up\n"
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

@@ -28,6 +28,9 @@ class Template:
     digits: int  # of the ratios in the result
 
 
+_BATCHES: Final = """Tailorbird's batches are as large as those of a join that is far behind ([ADR
+    123](../adr/0123-batches-follow-their-time.md)): the first has 20,000 changes and the fourth 200,000, but none has
+    more than a tenth of all changes."""
 JOINS: Final = Template(
     file="joins.md",
     title="# Joins compared with Flink SQL",
@@ -39,6 +42,7 @@ JOINS: Final = Template(
         *dimensions* are the tables joined to it. During a run more and more facts refer to each dimension row, so a
         change of a dimension row causes more and more rows to be written. The second half of a run is therefore
         compared with the first one by two measures: changes read, and changes read plus rows written.""",
+        _BATCHES,
     ),
     queries="""queries: `n1` joins facts with one dimension, `star` with three, `snowflake` with a chain of three
     dimensions; in `hot` a tenth of the facts refer to the same dimension row (`benchmarks/joins/workload.py`)""",
@@ -58,6 +62,7 @@ AGGREGATES: Final = Template(
         """Both engines read the same Debezium JSON files on the same machine, one after the other, and discard their
         output. The time is from the start of the query to its end. Flink has RocksDB, mini-batches and two-phase
         aggregation.""",
+        _BATCHES,
         """**Two configurations of Flink.** Tailorbird never counts a change twice: changes that capture marks as exact
         are added up, and for others it stores each row ([ADR 100](../adr/0100-groups-add-up-exact-changes.md)). Flink
         has the same guarantee with `table.exec.source.cdc-events-duplicate`; this is the figure to compare with. By
