@@ -22,8 +22,9 @@ WHAT: Final = """This page shows how much time each stage takes, from a COMMIT i
 Solr shows the change. Result: {waits:.0%} of the time is waiting for the join's next batch, and {batch:.0%} is that
 batch, with HBase and the indexer after it."""
 COMMAND: Final = '    make bench-freshness ARGS="--seconds {seconds} --output docs/results/freshness.md"'
-HOW: Final = """The command needs the servers of `tailorbird stack up`. It runs the demo: at least {rows:,} rows, and {rate:.0f} changes per second. It follows {tracked:.0f}
-changes of `orders` per second through all stages (`benchmarks/bench_freshness.py`)."""
+HOW: Final = """The command needs the servers of `tailorbird stack up`. It runs the demo: at least {rows:,} rows, and
+{rate:.0f} changes per second. It follows {tracked:.0f} changes of `orders` per second through all stages
+(`benchmarks/bench_freshness.py`)."""
 MACHINE: Final = "Date and machine: {date}, {machine}, load average {load:.0f}.{busy}"
 MACHINE_BUSY: Final = " The machine was busy with other work. So the shares are meaningful, not the absolute times."
 TABLE: Final = """{changes} changes, in ms. Each stage begins where the stage above it ends. `share` is the part of the
