@@ -218,13 +218,13 @@ def test_latency_of_the_join() -> None:
 
 def test_freshness() -> None:
     run = freshness.Run(
-        date="2026-01-01", machine="2 cores, 24 GiB", load=5.0, seconds=60, rate=110.0, rows=57_000, tracked=6.0,
-        withheld=0.0,
+        date="2026-01-01", machine="AMD EPYC, 2 cores, 24 GiB, Debian GNU/Linux 12 (bookworm)", load=0.4, seconds=60,
+        rate=110.0, rows=57_000, tracked=6.0, withheld=0.0,
     )  # fmt: skip
     assert prose(freshness.document([[40, 1200, 900, 400]] * 9, PHASES, run)) == committed("freshness")
-    idle = freshness.document([[40, 1200, 900, 400]], PHASES, replace(run, load=0.1))
-    assert "47% of the time is waiting" in flat(idle)
-    assert "busy" not in idle
+    busy = freshness.document([[40, 1200, 900, 400]], PHASES, replace(run, load=5.0))
+    assert "47% of the time is waiting" in flat(busy)
+    assert "The machine was busy" in flat(busy)
 
 
 def test_dashboard() -> None:

@@ -42,7 +42,6 @@ JOINS: Final = Template(
         *dimensions* are the tables joined to it. During a run more and more facts refer to each dimension row, so a
         change of a dimension row causes more and more rows to be written. The second half of a run is therefore
         compared with the first one by two measures: changes read, and changes read plus rows written.""",
-        _BATCHES,
     ),
     queries="""queries: `n1` joins facts with one dimension, `star` with three, `snowflake` with a chain of three
     dimensions; in `hot` a tenth of the facts refer to the same dimension row (`benchmarks/joins/workload.py`)""",
