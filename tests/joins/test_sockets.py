@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from joins.engine.file_sockets import remove_sockets, unix_sockets
+from joins.engine.file_sockets import unix_sockets
 
 SCRATCH = Path("a", "join")
 
@@ -33,9 +35,16 @@ def test_the_folder_is_private(temporary: Path) -> None:
     settings = unix_sockets(SCRATCH)
     assert folder_of(settings).parent == temporary
     assert stat.S_IMODE(folder_of(settings).stat().st_mode) == 0o700
-    remove_sockets(settings)
-    assert not folder_of(settings).exists()
-    remove_sockets({})
+
+
+def test_the_folder_ends_with_the_process(temporary: Path) -> None:
+    """Sessions that follow each other in one process have one JVM, which keeps the folder of the first."""
+    program = "from pathlib import Path; from joins.engine.file_sockets import unix_sockets as made\n"
+    program += "print(Path(made(Path('a', 'join'))['spark.python.unix.domain.socket.dir']).exists())"
+    environ = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_killed_process_leaves_at_most_one_folder(temporary: Path) -> None:

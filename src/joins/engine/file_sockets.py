@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
@@ -28,6 +29,7 @@ def unix_sockets(scratch: Path) -> Mapping[str, str]:
         return {}
     for left in folder.iterdir():
         left.unlink()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return {"spark.python.unix.domain.socket.enabled": "true", _FOLDER: str(folder)}
 
 
@@ -41,9 +43,3 @@ def _private(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def remove_sockets(settings: Mapping[str, str]) -> None:
-    """Delete the folder that `unix_sockets` returned in these settings, if any."""
-    if folder := settings.get(_FOLDER):
-        shutil.rmtree(folder, ignore_errors=True)

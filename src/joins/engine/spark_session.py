@@ -16,7 +16,7 @@ from pyspark.conf import SparkConf
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from joins.engine.file_sockets import remove_sockets, unix_sockets
+from joins.engine.file_sockets import unix_sockets
 from joins.engine.file_worker_python import worker_python
 from joins.engine.proc_gateway import MEMORY, MEMORY_TOGETHER, StartedJvm, answer, jars, spark_log, start_jvm
 from joins.engine.proc_jvm import ctrl_c_kept, empty_folder, exit_code
@@ -64,7 +64,7 @@ TOGETHER = {
 }
 
 
-_sockets: dict[str, str] = {}  # settings of this process's session, like pyspark's only one
+_sockets: dict[str, str] = {}  # settings of this process's JVM, which keeps the first session's
 # Settings for a session whose JVM is the only process of Spark.
 _LOCAL = {
     # Without Hadoop's native library, Spark's default way to write a small file on a local disk forks some 30 processes
@@ -108,11 +108,12 @@ def open_session(
         if started is None:
             started = start_jvm(scratch, memory=chosen["spark.driver.memory"], more=jvm)
         _connect(started, spark_log(scratch))
+        _sockets.clear()
+        _sockets.update(unix_sockets(scratch))
     else:
         empty_folder(scratch)
     more = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     more["spark.hadoop.fs.file.impl"] = "tailorbird.kernel.LocalFiles"
-    _sockets.update(unix_sockets(scratch))
     more |= _sockets
     builder = _builder(name, partitions, scratch, {**chosen, **more, **_LOCAL}).master(_MASTER)
     with ctrl_c_kept():
@@ -182,15 +183,8 @@ def close_session(session: SparkSession, settling: float = 30.0) -> None:
     A JVM that ends while RocksDB compacts may wait forever: RocksDB's threads may want to log, but the JVM no longer
     admits them. So a JVM that this process started is killed if it runs longer than `settling` seconds. A join
     resumes after a kill as after any other end."""
-    try:
-        if jvm_exit_code(session) is None:
-            _close(session, settling)
-    finally:
-        remove_sockets(_sockets)
-        _sockets.clear()
-
-
-def _close(session: SparkSession, settling: float) -> None:
+    if jvm_exit_code(session) is not None:
+        return
     with ThreadPoolExecutor(1, "spark's end") as thread:
         stopping = thread.submit(_stop, session)
         process = getattr(session.sparkContext._gateway, "proc", None)
